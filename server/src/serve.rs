@@ -476,6 +476,7 @@ impl Server {
             views,
             changes,
             directory,
+            cluster_messages: Arc::default(),
             replicas: ReplicaClients::default(),
             store: components.store,
             store_health: store_up,

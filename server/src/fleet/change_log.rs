@@ -2,6 +2,7 @@
 //! position here.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::ClusterName;
@@ -48,6 +49,8 @@ pub(crate) struct TooOld;
 struct Entries<M> {
     /// Position after the last entry.
     end: u64,
+    /// The latest tick in which a watch read the log, and the end that the first of them saw.
+    tick: (u64, u64),
     entries: VecDeque<ClusterChange<M>>,
 }
 
@@ -66,7 +69,7 @@ impl<M> Default for ChangeLog<M> {
 
 impl<M> ChangeLog<M> {
     fn with_capacity(capacity: usize) -> Self {
-        let entries = Entries { end: 0, entries: VecDeque::new() };
+        let entries = Entries { end: 0, tick: (0, 0), entries: VecDeque::new() };
         Self { entries: Mutex::new(entries), end: watch::channel(0).0, capacity }
     }
 
@@ -95,25 +98,37 @@ impl<M> ChangeLog<M> {
         self.lock().end
     }
 
+    /// Position after the last change that the first reader of `tick` saw. Watches that read in one tick thus say the same.
+    pub(crate) fn end_at(&self, tick: u64) -> u64 {
+        let mut log = self.lock();
+        if log.tick.0 < tick {
+            log.tick = (tick, log.end);
+        }
+        log.tick.1
+    }
+
     /// Receives [`ChangeLog::end`] whenever it grows.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.end.subscribe()
     }
 
-    /// Changes since `position`, of `only` if that is given, and the position after them.
+    /// Changes between two positions, of `only` if that is given.
     ///
     /// # Errors
-    /// When some of them are not known any more, or the position is none of this log.
-    pub(crate) fn since(
+    /// When some of them are not known any more, or a position is none of this log.
+    pub(crate) fn between(
         &self,
-        position: u64,
+        positions: Range<u64>,
         only: Option<&ClusterName>,
-    ) -> Result<(Vec<ClusterChange<M>>, u64), TooOld> {
+    ) -> Result<Vec<ClusterChange<M>>, TooOld> {
         let log = self.lock();
-        let missing = usize::try_from(log.end.checked_sub(position).ok_or(TooOld)?).unwrap_or(usize::MAX);
-        let begin = log.entries.len().checked_sub(missing).ok_or(TooOld)?;
-        let changes = log.entries.range(begin..).filter(|(cluster, _)| only.is_none_or(|only| only == cluster));
-        Ok((changes.cloned().collect(), log.end))
+        let index = |position: u64| {
+            let missing = usize::try_from(log.end.checked_sub(position)?).unwrap_or(usize::MAX);
+            log.entries.len().checked_sub(missing)
+        };
+        let (begin, end) = (index(positions.start).ok_or(TooOld)?, index(positions.end).ok_or(TooOld)?);
+        let changes = log.entries.range(begin..end.max(begin));
+        Ok(changes.filter(|(cluster, _)| only.is_none_or(|only| only == cluster)).cloned().collect())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Watches: the changes since a position, coalesced for each message, of this replica and of the others.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,13 +16,19 @@ use tonic::{Code, Status};
 use super::api::FleetApi;
 use super::change_log::{ChangeLog, Coalesced, TooOld, coalesce};
 use super::collections::{Collection, WatchArguments, WatchMessage};
+use super::directory::Directory;
 use super::lists::invalid;
 use super::positions::Positions;
 use super::resource::Resource;
+use super::shared_messages::Contents;
 use super::{encode, resource_names as names, schemas};
+use crate::views::ResourceChanges;
 
 /// Least time between two messages.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Length of a tick, in milliseconds: watches that read in one tick read the same changes. No interval is shorter.
+const TICK_MS: u64 = 100;
 
 /// Longest time between two messages of a client, and of another replica.
 const HEARTBEATS: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(1));
@@ -55,40 +62,60 @@ fn too_old(_: TooOld) -> Status {
     Status::out_of_range("the changes since resume_token are not known any more; list again")
 }
 
+/// Milliseconds since 1970.
+fn now_ms() -> u64 {
+    clock::now().as_millis().unsigned_abs()
+}
+
+/// Time until the next moment that is a multiple of `interval`, in which all watches with this interval read.
+fn until_next(interval: Duration) -> Duration {
+    let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(1);
+    Duration::from_millis(interval_ms - now_ms() % interval_ms)
+}
+
+/// The changes that `said` says, coalesced: of `only`, and of rows that are selected.
+pub(super) fn coalesced<S, M: Resource>(
+    read: fn(&S) -> &ChangeLog<M>,
+    only: Option<ClusterName>,
+    selects: impl Fn(&M) -> bool,
+) -> impl Fn(&S, Range<u64>) -> Result<Coalesced<M>, TooOld> {
+    move |source, changes| Ok(coalesce(read(source).between(changes, only.as_ref())?, &selects))
+}
+
 /// What a log says since `position`: at most one message each interval, and an empty one after each heartbeat. `read`
-/// returns its source, so that a log lives in any owner.
-pub(super) fn follow<S, M>(
+/// returns its source, so that a log lives in any owner, and `say` makes the message of the changes between two positions.
+///
+/// Watches of one interval read at the same moments and to the same position: those that select the same say the same, and
+/// their messages are made once.
+pub(super) fn follow<S, M, T>(
     source: Arc<S>,
     read: fn(&S) -> &ChangeLog<M>,
     position: u64,
-    only: Option<ClusterName>,
-    selects: impl Fn(&M) -> bool + Send + 'static,
     pace: Pace,
-) -> impl Stream<Item = Result<(Coalesced<M>, u64), Status>> + Send
+    say: impl Fn(&S, Range<u64>) -> Result<T, TooOld> + Send + 'static,
+) -> impl Stream<Item = Result<(T, u64), Status>> + Send
 where
     S: Send + Sync + 'static,
-    M: Resource + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    T: Send + 'static,
 {
     let end = read(&source).subscribe();
     let begin = Some((position, end, true));
-    stream::unfold((begin, source, selects), move |(state, source, selects)| {
-        let only = only.clone();
-        async move {
-            let (position, mut end, is_first) = state?;
-            if !is_first {
-                tokio::time::sleep(pace.interval).await;
-            }
-            if *end.borrow_and_update() <= position && !is_first {
-                // An elapsed heartbeat is answered with an empty message.
-                let _elapsed = tokio::time::timeout(pace.heartbeat.saturating_sub(pace.interval), end.changed()).await;
-            }
-            match read(&source).since(position, only.as_ref()) {
-                Ok((changes, next)) => {
-                    let said = coalesce(changes, &selects);
-                    Some((Ok((said, next)), (Some((next, end, false)), source, selects)))
-                }
-                Err(error) => Some((Err(too_old(error)), (None, source, selects))),
-            }
+    stream::unfold((begin, source, say), move |(state, source, say)| async move {
+        let (position, mut end, is_first) = state?;
+        if !is_first {
+            tokio::time::sleep(until_next(pace.interval)).await;
+        }
+        if *end.borrow_and_update() <= position && !is_first {
+            // An elapsed heartbeat is answered with an empty message.
+            let _elapsed = tokio::time::timeout(pace.heartbeat.saturating_sub(pace.interval), end.changed()).await;
+        }
+        let log = read(&source);
+        // A watch that is ahead of the others of this tick, or that a change woke, reads to the end.
+        let next = Some(log.end_at(now_ms() / TICK_MS)).filter(|end| *end > position).unwrap_or_else(|| log.end());
+        match say(&source, position..next) {
+            Ok(said) => Some((Ok((said, next)), (Some((next, end, false)), source, say))),
+            Err(error) => Some((Err(too_old(error)), (None, source, say))),
         }
     })
 }
@@ -115,9 +142,8 @@ impl FleetApi {
             Arc::clone(&self.changes),
             C::log,
             positions.get(&instance),
-            only,
-            move |row: &C::Row| selects.matches(row),
             pace,
+            coalesced(C::log, only, move |row: &C::Row| selects.matches(row)),
         );
         let own = own.map(move |said| {
             let (said, position) = said?;
@@ -170,27 +196,23 @@ impl FleetApi {
         let selects = filter(&text, &schemas::CLUSTERS)?;
         let owner = self.owner.clone();
         let selects = move |row: &v1::Cluster| (!part || (row.replica == *owner && !row.stale)) && selects.matches(row);
+        let (instance, shared) = (Arc::clone(&self.instance), Arc::clone(&self.cluster_messages));
+        let changes: fn(&Directory) -> &ChangeLog<v1::Cluster> = Directory::changes;
+        let say = coalesced(changes, None, selects);
         let said = follow(
             Arc::clone(&self.directory),
-            |directory| directory.changes(),
+            changes,
             position,
-            None,
-            selects,
             Pace::new(min_interval, part)?,
+            move |directory, changes| {
+                let contents = Contents { filter: text.clone(), part, changes };
+                shared.get_or_make(contents, |changes| {
+                    let token = Positions::of(&instance, changes.end).token();
+                    Ok(clusters_response(directory, say(directory, changes)?, token, part))
+                })
+            },
         );
-        let (directory, instance) = (Arc::clone(&self.directory), Arc::clone(&self.instance));
-        let shown = move |row: v1::Cluster| if part { row } else { encode::in_lists(row) };
-        let responses = said.map(move |said| {
-            let (said, position) = said?;
-            let now = clock::now();
-            Ok(v1::WatchClustersResponse {
-                clusters: said.rows.iter().map(|row| shown(directory.present(row, now))).collect(),
-                deleted: said.deleted,
-                resume_token: Positions::of(&instance, position).token(),
-                observe_time: Some(encode::timestamp(now)),
-            })
-        });
-        Ok(responses.boxed())
+        Ok(said.map(|said| said.map(|(message, _)| v1::WatchClustersResponse::clone(&message))).boxed())
     }
 
     /// Decisions of clusters once they are made; of those of this replica if `part` is set.
@@ -204,13 +226,13 @@ impl FleetApi {
         let pace = Pace::new(request.min_interval, part)?;
         let selects = filter(&request.filter, &schemas::DECISIONS)?;
         let instance = Arc::clone(&self.instance);
+        let decisions: fn(&ResourceChanges) -> &ChangeLog<v1::Decision> = |changes| &changes.decisions;
         let own = follow(
             Arc::clone(&self.changes),
-            |changes| &changes.decisions,
+            decisions,
             positions.get(&instance),
-            only,
-            move |row: &v1::Decision| selects.matches(row),
             pace,
+            coalesced(decisions, only, move |row: &v1::Decision| selects.matches(row)),
         );
         let own = own.map(move |said| {
             let (said, position) = said?;
@@ -244,6 +266,22 @@ impl FleetApi {
             futures::future::ready(Some(said))
         });
         Ok(if part { merged.boxed() } else { end_with_membership(merged, membership).boxed() })
+    }
+}
+
+fn clusters_response(
+    directory: &Directory,
+    said: Coalesced<v1::Cluster>,
+    resume_token: String,
+    part: bool,
+) -> v1::WatchClustersResponse {
+    let now = clock::now();
+    let shown = |row: v1::Cluster| if part { row } else { encode::in_lists(row) };
+    v1::WatchClustersResponse {
+        clusters: said.rows.iter().map(|row| shown(directory.present(row, now))).collect(),
+        deleted: said.deleted,
+        resume_token,
+        observe_time: Some(encode::timestamp(now)),
     }
 }
 

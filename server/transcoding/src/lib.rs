@@ -40,6 +40,7 @@ mod codec;
 mod error_body;
 mod http_rule;
 mod json;
+mod json_cache;
 mod message;
 mod parameters;
 mod percent;

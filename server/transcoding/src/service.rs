@@ -15,7 +15,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::codec::DynamicCodec;
+use crate::codec::{DynamicCodec, EncodedCodec};
 use crate::error_body::{error_body, http_code};
 use crate::refusal::Refusal;
 use crate::routes::Route;
@@ -142,16 +142,17 @@ where
     let mut client = Grpc::new(inner).max_decoding_message_size(usize::MAX);
     let not_ready = |error| Status::unavailable(format!("the service is not ready: {}", Into::<BoxError>::into(error)));
     client.ready().await.map_err(not_ready)?;
-    let codec = DynamicCodec::new(route.method.output());
     if !route.method.is_server_streaming() {
+        let codec = DynamicCodec::new(route.method.output());
         let message = client.unary(request, route.rpc_path.clone(), codec).await?.into_inner();
         let json = json::print(&message).map_err(|error| no_json(route, &error))?;
         return Ok(response(StatusCode::OK, "application/json", Body::new(http_body_util::Full::from(json))));
     }
     let format = if accepts_events(&parts.headers) { Format::events() } else { Format::Lines };
+    let codec = EncodedCodec::new(route.method.output());
     let messages = client.server_streaming(request, route.rpc_path.clone(), codec).await?.into_inner();
     let content_type = format.content_type();
-    let body = Body::new(StreamBody::new(messages, format, transcoder.pool().clone()));
+    let body = Body::new(StreamBody::new(messages, format, route.method.output(), transcoder.clone()));
     Ok(response(StatusCode::OK, content_type, body))
 }
 

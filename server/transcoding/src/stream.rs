@@ -8,12 +8,13 @@ use std::time::Duration;
 use futures::Stream;
 use http_body::Frame;
 use prost::bytes::Bytes;
-use prost_reflect::{DescriptorPool, DynamicMessage};
+use prost_reflect::MessageDescriptor;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tonic::Status;
 
 use crate::error_body::{error_body, http_code};
 use crate::json;
+use crate::transcoder::Transcoder;
 
 /// Time after which a comment is sent when no message is. Proxies close idle connections after a minute or more.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -67,28 +68,30 @@ impl Format {
     }
 }
 
-/// A body of the messages of a call. When it is dropped, so is the call.
+/// A body of the encoded messages of a call. When it is dropped, so is the call.
 pub(crate) struct StreamBody<M> {
     /// `None` after the last one.
     messages: Option<M>,
     format: Format,
-    pool: DescriptorPool,
+    /// Type of the messages.
+    descriptor: MessageDescriptor,
+    transcoder: Transcoder,
 }
 
 impl<M> StreamBody<M> {
-    pub(crate) fn new(messages: M, format: Format, pool: DescriptorPool) -> Self {
-        Self { messages: Some(messages), format, pool }
+    pub(crate) fn new(messages: M, format: Format, descriptor: MessageDescriptor, transcoder: Transcoder) -> Self {
+        Self { messages: Some(messages), format, descriptor, transcoder }
     }
 
     /// The last frame.
     fn end_with(&mut self, status: &Status) -> Bytes {
         self.messages = None;
-        let error = error_body(status, http_code(status.code()), &self.pool);
+        let error = error_body(status, http_code(status.code()), self.transcoder.pool());
         self.format.error(&json::bytes(&error))
     }
 }
 
-impl<M: Stream<Item = Result<DynamicMessage, Status>> + Unpin> http_body::Body for StreamBody<M> {
+impl<M: Stream<Item = Result<Bytes, Status>> + Unpin> http_body::Body for StreamBody<M> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -98,9 +101,9 @@ impl<M: Stream<Item = Result<DynamicMessage, Status>> + Unpin> http_body::Body f
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(messages) = &mut self.messages else { return Poll::Ready(None) };
         let bytes = match Pin::new(messages).poll_next(context) {
-            Poll::Ready(Some(Ok(message))) => match json::print(&message) {
+            Poll::Ready(Some(Ok(message))) => match self.transcoder.json().print(&self.descriptor, message) {
                 Ok(json) => self.format.message(&json),
-                Err(error) => self.end_with(&Status::internal(format!("a message has no JSON: {error}"))),
+                Err(status) => self.end_with(&status),
             },
             Poll::Ready(Some(Err(status))) => self.end_with(&status),
             Poll::Ready(None) => {

@@ -2,6 +2,7 @@
 
 mod errors;
 mod fuzz;
+mod json_cache;
 mod requests;
 mod responses;
 mod routes;

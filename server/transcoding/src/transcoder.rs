@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::Method;
 use prost_reflect::DescriptorPool;
 
+use crate::json_cache::JsonCache;
 use crate::routes::{RouteError, Routes};
 
 /// HTTP paths of gRPC methods. Clones share the routes.
@@ -13,6 +14,7 @@ use crate::routes::{RouteError, Routes};
 pub struct Transcoder {
     routes: Arc<Routes>,
     pool: DescriptorPool,
+    json: Arc<JsonCache>,
     domain: Arc<str>,
 }
 
@@ -33,7 +35,7 @@ impl Transcoder {
     /// The set is incomplete, an option is wrong or not supported, or two methods have the same path.
     pub fn new(descriptor_set: &[u8], error_domain: &str) -> Result<Self, RouteError> {
         let pool = DescriptorPool::decode(descriptor_set)?;
-        Ok(Self { routes: Arc::new(Routes::new(&pool)?), pool, domain: error_domain.into() })
+        Ok(Self { routes: Arc::new(Routes::new(&pool)?), pool, json: Arc::default(), domain: error_domain.into() })
     }
 
     /// The HTTP method, the path template and the full name of the gRPC method of each route.
@@ -47,6 +49,11 @@ impl Transcoder {
 
     pub(crate) fn pool(&self) -> &DescriptorPool {
         &self.pool
+    }
+
+    /// The JSON of messages of streams.
+    pub(crate) fn json(&self) -> &JsonCache {
+        &self.json
     }
 
     pub(crate) fn domain(&self) -> &str {

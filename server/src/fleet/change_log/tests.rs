@@ -53,10 +53,22 @@ fn a_position_before_the_log_is_too_old_and_so_is_one_of_another_log() {
     let cluster = ClusterName::from("c");
     log.push(&cluster, (0..5).map(|n| set(&n.to_string(), "a", None)));
     assert_eq!(log.end(), 5);
-    assert_eq!(log.since(1, None).unwrap_err(), TooOld);
-    let (changes, end) = log.since(2, None).unwrap();
-    assert_eq!((changes.len(), end), (3, 5));
-    assert_eq!(log.since(5, None).unwrap().0.len(), 0);
-    assert_eq!(log.since(6, None).unwrap_err(), TooOld);
-    assert_eq!(log.since(2, Some(&"other".into())).unwrap().0.len(), 0);
+    assert_eq!(log.between(1..5, None).unwrap_err(), TooOld);
+    assert_eq!(log.between(2..5, None).unwrap().len(), 3);
+    assert_eq!(log.between(2..4, None).unwrap().len(), 2);
+    assert_eq!(log.between(5..5, None).unwrap().len(), 0);
+    assert_eq!(log.between(6..6, None).unwrap_err(), TooOld);
+    assert_eq!(log.between(5..6, None).unwrap_err(), TooOld);
+    assert_eq!(log.between(2..5, Some(&"other".into())).unwrap().len(), 0);
+}
+
+#[test]
+fn readers_of_one_tick_see_the_same_end() {
+    let log: ChangeLog<v1::Node> = ChangeLog::default();
+    let cluster = ClusterName::from("c");
+    log.push(&cluster, [set("n", "a", None)]);
+    assert_eq!(log.end_at(10), 1);
+    log.push(&cluster, [set("m", "a", None)]);
+    assert_eq!((log.end_at(10), log.end_at(9), log.end()), (1, 1, 2));
+    assert_eq!(log.end_at(11), 2);
 }
