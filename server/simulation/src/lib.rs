@@ -18,6 +18,7 @@ pub mod interruptions;
 pub mod kube;
 mod ledgers;
 pub mod load;
+mod pod_template;
 pub mod processes;
 pub mod simulated_cloud;
 

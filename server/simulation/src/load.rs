@@ -31,13 +31,14 @@
 //! aborted one has reported its finished phases.
 //!
 //! Reading order: [`run`], [`clusters`] (clusters and bursts), [`test_bed`] (servers, cloud,
-//! database), [`balancer`] (connections to replicas), [`metrics`] and [`usage`] (measurements).
+//! database), [`balancer`] (connections to replicas), [`quotes`], [`metrics`] and [`usage`] (measurements).
 
 mod balancer;
 mod clusters;
 mod disruption;
 pub(crate) mod metrics;
 mod plan;
+mod quotes;
 mod test_bed;
 mod usage;
 
@@ -72,6 +73,8 @@ pub struct Report {
     pub whole_inputs: Option<i64>,
     /// Measurement without disturbances.
     pub steady: Interval,
+    /// Quotes over all clusters during that, by the clock of the client.
+    pub quotes: Option<Percentiles>,
     /// Disturbances and their measurements.
     pub disturbances: Vec<Disturbance>,
     /// Clusters without an owner at the end.
@@ -168,7 +171,8 @@ pub async fn run(
     // half a period.
     tokio::time::sleep(plan.period + plan.period / 2).await;
     report.whole_inputs = test_bed.whole_inputs().await?;
-    report.steady = measure(&test_bed, &clusters, plan.measured_for).await?;
+    (report.steady, report.quotes) =
+        tokio::try_join!(measure(&test_bed, &clusters, plan.measured_for), quote(plan, &test_bed))?;
     report_progress(Progress::Steady(&report))?;
     if plan.disturbances != Disturbances::None {
         disturb(plan, &mut test_bed, &clusters, &mut |disturbance: Disturbance| {
@@ -193,6 +197,12 @@ async fn measure(test_bed: &TestBed, clusters: &Clusters, measured_for: Duration
     tokio::time::sleep(measured_for).await;
     let longest = clusters.longest_wait();
     Ok(UsageSample::collect(test_bed).await?.since(&before, longest))
+}
+
+/// Requests quotes for a given time, if the plan has them.
+async fn quote(plan: &Plan, test_bed: &TestBed) -> anyhow::Result<Option<Percentiles>> {
+    let Some(interval) = plan.quote_interval else { return Ok(None) };
+    quotes::request_quotes(test_bed.target(), plan.clusters, interval, plan.measured_for).await.map(Some)
 }
 
 /// Applies the disturbances in order while bursts continue.

@@ -67,6 +67,9 @@ pub(crate) struct LoadFlags {
     /// Duration of the measurement
     #[arg(long = "for", default_value = "5m", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
     measured_for: Duration,
+    /// Meanwhile a client requests quotes over all clusters, this long apart
+    #[arg(long, value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
+    quote_interval: Option<Duration>,
     /// Measure only, without restarts
     #[arg(long)]
     steady: bool,
@@ -103,6 +106,7 @@ pub fn run(flags: LoadFlags) -> Result<Status, Failure> {
         external: given,
         database_url: flags.database_url,
         measured_for: flags.measured_for,
+        quote_interval: flags.quote_interval,
         seed: flags.seed,
         log: flags.log,
     };
@@ -163,6 +167,12 @@ fn tell_taken_in(text: &mut String, plan: &Plan, report: &Report) {
 fn tell_steady(text: &mut String, plan: &Plan, report: &Report) {
     text.push_str("\nsteady\n");
     write_interval(text, &report.steady);
+    if let Some(Percentiles { count, p50_ms, p99_ms }) = report.quotes {
+        let _always = writeln!(
+            text,
+            "  quotes            {count} over all clusters; half within {p50_ms:.1} ms, 99% within {p99_ms:.1} ms at the client"
+        );
+    }
     if let Some(whole) = report.whole_inputs {
         let each = whole as f64 / 1_000.0 / plan.clusters.max(1) as f64;
         let _always = writeln!(text, "  full inputs       {each:.1} KB for each cluster, twice a day");
@@ -268,6 +278,7 @@ fn document(plan: &Plan, report: &Report) -> Value {
         "takenInSeconds": report.startup.took.as_secs_f64(),
         "takingIn": interval_document(&report.startup.meanwhile),
         "steady": interval_document(&report.steady),
+        "quotes": report.quotes.map(latency_document),
         "wholeInputBytes": report.whole_inputs,
         "bytesPerDay": a_day(report),
         "upsets": report.disturbances.iter().map(disturbance_document).collect::<Vec<_>>(),
@@ -288,17 +299,19 @@ fn disturbance_document(disturbance: &Disturbance) -> Value {
     })
 }
 
+fn latency_document(found: Percentiles) -> Value {
+    json!({"count": found.count, "millisP50": found.p50_ms, "millisP99": found.p99_ms})
+}
+
 fn interval_document(interval: &Interval) -> Value {
-    let latency =
-        |found: Percentiles| json!({"count": found.count, "millisP50": found.p50_ms, "millisP99": found.p99_ms});
     let usage = |used: Option<Usage>| {
         used.map(|used| json!({"memoryBytes": used.bytes, "peakBytes": used.peak, "processors": used.processors}))
     };
     json!({
         "seconds": interval.lasted.as_secs_f64(),
-        "decided": latency(interval.decided),
-        "ordered": latency(interval.ordered),
-        "consolidationPlans": latency(interval.disruption),
+        "decided": latency_document(interval.decided),
+        "ordered": latency_document(interval.ordered),
+        "consolidationPlans": latency_document(interval.disruption),
         "consolidationWaits": {
             "meanSeconds": interval.disruption_waits.mean(),
             "longestSeconds": interval.disruption_waits.longest,
@@ -332,6 +345,7 @@ mod tests {
             external: None,
             database_url: None,
             measured_for: Duration::ZERO,
+            quote_interval: None,
             disturbances: Disturbances::None,
             seed: 1,
             log: String::new(),

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::plan::Plan;
 use anyhow::{Context, anyhow};
 use cloud::simulated::SeededRng;
 use fleetwright_proto::v1;
 use fleetwright_rpc::v1::capacity_service_client::CapacityServiceClient;
 use fleetwright_rpc::v1::fleet_service_client::FleetServiceClient;
-use prost_types::value::Kind;
-use prost_types::{ListValue, Struct, Value};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
+
+use super::plan::Plan;
+use crate::pod_template::pod_template;
 
 /// How long a client repeats a request.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -258,7 +258,7 @@ impl Clients {
                 name: "workers".to_owned(),
                 namespace: String::new(),
                 count,
-                template: Some(template()),
+                template: Some(pod_template("3")),
             }],
             kind: if dedicated { v1::HoldKind::Dedicated } else { v1::HoldKind::Shared }.into(),
             ttl: Some(prost_types::Duration { seconds: TTL_S, nanos: 0 }),
@@ -307,22 +307,4 @@ fn is_transient(status: &Status) -> bool {
         status.code(),
         Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded
     )
-}
-
-/// A pod template that requests three processors.
-fn template() -> Struct {
-    let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
-    let object = |fields: Vec<(&str, Value)>| {
-        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Struct { fields }
-    };
-    let value = |object: Struct| Value { kind: Some(Kind::StructValue(object)) };
-    let requests = object(vec![("cpu", text("3")), ("memory", text("1Gi"))]);
-    let container = object(vec![
-        ("name", text("main")),
-        ("image", text("main")),
-        ("resources", value(object(vec![("requests", value(requests))]))),
-    ]);
-    let containers = Value { kind: Some(Kind::ListValue(ListValue { values: vec![value(container)] })) };
-    object(vec![("spec", value(object(vec![("containers", containers)])))])
 }

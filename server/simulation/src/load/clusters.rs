@@ -196,6 +196,7 @@ mod tests {
             external: None,
             database_url: None,
             measured_for: Duration::ZERO,
+            quote_interval: None,
             disturbances: crate::load::Disturbances::None,
             seed: 1,
             log: String::new(),

@@ -22,6 +22,8 @@ pub struct Plan {
     pub database_url: Option<String>,
     /// Duration of the measurement.
     pub measured_for: Duration,
+    /// Interval at which a client requests quotes over all clusters during the measurement; none if absent.
+    pub quote_interval: Option<Duration>,
     /// Disturbances after the measurement.
     pub disturbances: Disturbances,
     /// Seed of all random choices.
