@@ -5,6 +5,7 @@ pub mod accounts_file;
 mod archive;
 pub mod audit;
 pub mod catalogue;
+mod cluster_names;
 pub mod clusters;
 mod comments;
 pub mod convert;

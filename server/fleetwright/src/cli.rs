@@ -7,12 +7,13 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use server::cli::exit::{Failure, Status};
+use server::cli::why::kubectl::Plugin;
 use server::cli::{
     accounts_file, audit, catalogue, clusters, convert, crds, ec2, explain, fleet, forget, freeze, freezes, history,
     hold, output, plan, quarantine, quote, removals, replay, serve, thaw, top, trust_file, validate, why,
 };
 
-use crate::{capture, demo, simulate, simulated_agent, simulated_cloud};
+use crate::{capture, completion, demo, man, simulate, simulated_agent, simulated_cloud};
 
 /// Central autoscaler for the nodes of many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -63,6 +64,8 @@ enum Command {
     Trust(trust_file::TrustCommand),
     #[command(subcommand)]
     Accounts(accounts_file::AccountsCommand),
+    Completion(completion::CompletionFlags),
+    Man(man::ManFlags),
     /// Print the version
     Version,
     #[command(hide = true)]
@@ -80,9 +83,15 @@ pub fn main() -> ExitCode {
 /// As [`main`], with a given command line, which starts with the program name.
 #[must_use]
 pub fn main_with(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli = Cli::try_parse_from(words).unwrap_or_else(|error| with_new_name(error).exit());
-    let status = run(cli.command).unwrap_or_else(Failure::report);
-    status.into()
+    let words: Vec<OsString> = words.collect();
+    let result = if words.first().is_some_and(|program| Plugin::is_run_as(program)) {
+        Plugin::try_parse_from(words).unwrap_or_else(|error| error.exit()).run()
+    } else if completion::answer(&words, Cli::command).unwrap_or_else(|error| error.exit()) {
+        Ok(Status::Done)
+    } else {
+        run(Cli::try_parse_from(words).unwrap_or_else(|error| with_new_name(error).exit()).command)
+    };
+    result.unwrap_or_else(Failure::report).into()
 }
 
 /// An unknown flag that is the old name of a configuration key is reported with the new name.
@@ -132,6 +141,8 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Why(command) => why::run(command),
         Command::Trust(command) => trust_file::run(command),
         Command::Accounts(command) => accounts_file::run(command),
+        Command::Completion(flags) => completion::run(&flags, &Cli::command()),
+        Command::Man(flags) => man::run(&flags, Cli::command()),
         Command::Version => version(),
         Command::SimulatedAgent(flags) => simulated_agent::run(flags),
         Command::SimulatedCloud(flags) => simulated_cloud::run(flags),

@@ -3,7 +3,9 @@
 mod capture;
 mod cli;
 mod cloud_flag;
+mod completion;
 mod demo;
+mod man;
 mod simulate;
 mod simulated_agent;
 mod simulated_cloud;

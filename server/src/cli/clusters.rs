@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use fleetwright_proto::v1;
 
+use super::cluster_names;
 use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{ServerFlags, rpc_failure};
@@ -22,6 +23,7 @@ pub enum ClustersCommand {
 #[derive(Debug, Args)]
 pub struct AcceptUidFlags {
     /// Name of the cluster
+    #[arg(add = cluster_names::completer())]
     cluster: String,
     /// UID of the new cluster (of its namespace kube-system)
     uid: String,

@@ -1,6 +1,7 @@
 //! `fleetwright fleet`: what the fleet has, as lists, from any replica.
 
 pub(super) mod cells;
+mod explain;
 pub(super) mod kinds;
 mod listing;
 pub(super) mod output_format;
@@ -9,6 +10,7 @@ mod watch;
 use clap::{Args, Subcommand, ValueEnum};
 use fleetwright_proto::v1;
 
+use super::cluster_names;
 use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{ServerFlags, rpc_failure};
@@ -39,6 +41,8 @@ pub enum FleetCommand {
     Offerings(ListFlags),
     /// What the machines cost an hour
     Cost(CostFlags),
+    /// Why a pod waits or where it runs, or why a node stays or went, by its resource name
+    Explain(explain::ExplainFlags),
 }
 
 /// Flags of all lists.
@@ -67,7 +71,7 @@ pub struct ListFlags {
 #[derive(Debug, Args)]
 pub struct ClusterListFlags {
     /// Only this cluster
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = cluster_names::completer())]
     cluster: Option<String>,
     #[command(flatten)]
     list: ListFlags,
@@ -79,7 +83,7 @@ pub struct CostFlags {
     #[command(flatten)]
     server: ServerFlags,
     /// Only this cluster
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = cluster_names::completer())]
     cluster: Option<String>,
     /// What to sum by
     #[arg(long, value_enum, default_value_t = GroupBy::Cluster)]
@@ -113,6 +117,7 @@ pub fn run(command: FleetCommand) -> Result<Status, Failure> {
         FleetCommand::Decisions(ClusterListFlags { cluster, list }) => run_list::<Decisions>(cluster, list),
         FleetCommand::Holds(ClusterListFlags { cluster, list }) => run_list::<Holds>(cluster, list),
         FleetCommand::Cost(flags) => run_cost(&flags),
+        FleetCommand::Explain(flags) => explain::run(flags),
     }
 }
 

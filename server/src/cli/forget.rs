@@ -3,6 +3,7 @@
 use clap::Args;
 use fleetwright_proto::v1;
 
+use super::cluster_names;
 use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{ServerFlags, rpc_failure};
@@ -14,6 +15,7 @@ use crate::fleet::resource_names as names;
 #[derive(Debug, Args)]
 pub struct ForgetFlags {
     /// Name of the cluster
+    #[arg(add = cluster_names::completer())]
     cluster: String,
     /// Forget the cluster although machines that were launched for it exist; they continue to run
     #[arg(long)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fleetwright_proto::v1;
 
+use super::cluster_names;
 use super::exit::{Failure, Status};
 use super::freezes::{number, scope_name};
 use super::output;
@@ -44,7 +45,7 @@ pub(crate) enum Only {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ScopeFlags {
     /// Only this cluster
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = cluster_names::completer())]
     cluster: Option<String>,
     /// Only this NodePool of the cluster
     #[arg(long, value_name = "NAME", requires = "cluster")]

@@ -7,6 +7,7 @@ use model::{MicroUsd, Timestamp};
 use serde::Serialize;
 
 use super::archive::{ArchiveFlags, failed};
+use super::cluster_names;
 use super::decision_reference::DecisionReference;
 use super::exit::{Failure, Status};
 use super::output;
@@ -25,7 +26,7 @@ pub struct HistoryFlags {
     #[command(flatten)]
     archive: ArchiveFlags,
     /// Only decisions for this cluster
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = cluster_names::completer())]
     cluster: Option<String>,
     /// Maximum age of decisions, such as 30m or 1d
     #[arg(long, value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]

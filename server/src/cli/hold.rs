@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use fleetwright_proto::v1;
 use tonic::Request;
 
+use super::cluster_names;
 use super::exit::{Failure, Status};
 use super::fleet::cells::{lower, usd};
 use super::fleet::output_format::message_document;
@@ -35,7 +36,7 @@ pub struct HoldFlags {
     #[command(flatten)]
     pods: PodFlags,
     /// The cluster [default: the one with the best quote]
-    #[arg(short = 'C', long, value_name = "NAME")]
+    #[arg(short = 'C', long, value_name = "NAME", add = cluster_names::completer())]
     cluster: Option<String>,
     /// What is held
     #[arg(long, value_enum, default_value_t = Kind::Dedicated)]

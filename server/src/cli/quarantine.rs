@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use fleetwright_proto::v1;
 
+use super::cluster_names;
 use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{ServerFlags, rpc_failure};
@@ -19,6 +20,7 @@ pub enum QuarantineCommand {
 #[derive(Debug, Args)]
 pub struct ReleaseFlags {
     /// Name of the cluster
+    #[arg(add = cluster_names::completer())]
     cluster: String,
     #[command(flatten)]
     server: ServerFlags,

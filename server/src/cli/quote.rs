@@ -4,6 +4,7 @@ use clap::Args;
 use fleetwright_proto::v1;
 use tonic::Request;
 
+use super::cluster_names;
 use super::exit::{Failure, Status};
 use super::fleet::cells::usd;
 use super::fleet::output_format::message_document;
@@ -31,7 +32,7 @@ pub struct QuoteFlags {
     #[command(flatten)]
     pods: PodFlags,
     /// Only this cluster; repeatable
-    #[arg(short = 'C', long = "cluster", value_name = "NAME")]
+    #[arg(short = 'C', long = "cluster", value_name = "NAME", add = cluster_names::completer())]
     clusters: Vec<String>,
     /// Number of clusters to print at most
     #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(i32).range(1..=1_000))]

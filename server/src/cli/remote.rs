@@ -1,5 +1,6 @@
 //! Client of a running server.
 
+mod client_file;
 mod failure;
 
 pub(crate) use failure::rpc_failure;
@@ -20,6 +21,8 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status as RpcStatus};
 
+use client_file::ClientFile;
+
 use super::exit::{Failure, Status};
 use super::output;
 use crate::caller;
@@ -39,10 +42,11 @@ const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 /// Default address of a server.
 const DEFAULT_ADDRESS: &str = "http://127.0.0.1:7450";
 
-/// Address and credentials of a server.
-#[derive(Debug, Args)]
-pub(crate) struct ServerFlags {
-    /// Address of a server's gRPC endpoint [default: http://127.0.0.1:7450]
+/// Address and credentials of a server. The credentials of the client file are those of its server: they are used only
+/// where no flag names one.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ServerFlags {
+    /// Address of a server's gRPC endpoint [default: as in the client file, else http://127.0.0.1:7450]
     #[arg(long, env = "FLEETWRIGHT_SERVER", value_name = "URL")]
     server: Option<String>,
     /// Certificate authorities (PEM) of an https server
@@ -95,6 +99,41 @@ impl ServerFlags {
         self.server.is_some()
     }
 
+    /// These flags, completed by the client file.
+    ///
+    /// # Errors
+    /// The client file is invalid.
+    fn with_client_file(&self) -> Result<Self, Failure> {
+        if self.is_named() {
+            return Ok(self.clone());
+        }
+        Ok(self.completed_by(ClientFile::of_user()?))
+    }
+
+    fn completed_by(&self, file: ClientFile) -> Self {
+        Self {
+            server: file.server,
+            ca_file: self.ca_file.clone().or(file.ca_file),
+            token_file: self.token_file.clone().or(file.token_file),
+        }
+    }
+
+    /// These flags, completed by the client file: for commands that have no default server.
+    ///
+    /// # Errors
+    /// Neither flags, nor variables, nor the client file name a server, or the client file is invalid.
+    pub(crate) fn required(&self) -> Result<Self, Failure> {
+        let complete = self.with_client_file()?;
+        if complete.is_named() {
+            return Ok(complete);
+        }
+        Err(Failure::refused(format!(
+            "no server is named: write server = \"https://HOST:7450\", and ca-file and token-file, into {}, or set \
+             FLEETWRIGHT_SERVER, FLEETWRIGHT_CA_FILE and FLEETWRIGHT_TOKEN_FILE",
+            client_file::expected_path()
+        )))
+    }
+
     fn address(&self) -> &str {
         self.server.as_deref().unwrap_or(DEFAULT_ADDRESS)
     }
@@ -123,13 +162,13 @@ impl ServerFlags {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
         runtime.block_on(async {
-            let (channel, bearer) = self.open().await?;
+            let (channel, bearer) = self.with_client_file()?.open().await?;
             ask(CapacityServiceClient::with_interceptor(channel, bearer)).await
         })
     }
 
     async fn connect(&self) -> Result<FleetClient, Failure> {
-        let (channel, bearer) = self.open().await?;
+        let (channel, bearer) = self.with_client_file()?.open().await?;
         Ok(FleetServiceClient::with_interceptor(channel, bearer))
     }
 
@@ -312,6 +351,22 @@ mod tests {
             assert_eq!(refused.status, Status::Refused);
             assert!(refused.messages[0].contains(part), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_client_file_and_its_token_is_for_its_server_alone() {
+        let file = || ClientFile {
+            server: Some("https://prod:7450".to_owned()),
+            ca_file: Some("prod.pem".into()),
+            token_file: Some("prod.token".into()),
+        };
+        let other = ServerFlags { server: Some("https://test:7450".to_owned()), ..ServerFlags::default() };
+        let complete = other.with_client_file().unwrap();
+        assert!(complete.address() == "https://test:7450" && complete.token_file.is_none());
+        let token = ServerFlags { token_file: Some("mine.token".into()), ..ServerFlags::default() };
+        let complete = token.completed_by(file());
+        assert_eq!(complete.address(), "https://prod:7450");
+        assert_eq!((complete.ca_file, complete.token_file), (Some("prod.pem".into()), Some("mine.token".into())));
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use fleetwright_proto::v1;
 use serde::Serialize;
 
+use super::cluster_names;
 use super::exit::{Failure, Status};
 use super::freezes::number;
 use super::output;
@@ -33,6 +34,7 @@ enum RemovalsCommand {
 #[derive(Debug, Args)]
 struct ConfirmFlags {
     /// Name of the cluster
+    #[arg(add = cluster_names::completer())]
     cluster: String,
     #[command(flatten)]
     server: ServerFlags,

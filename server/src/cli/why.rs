@@ -1,13 +1,15 @@
 //! `fleetwright why node`: why a node is still there, or why it went.
 
 mod departure;
-mod pod;
+pub mod kubectl;
+pub(super) mod pod;
 
 use clap::{Args, Subcommand};
 use fleetwright_proto::v1;
 use serde::Serialize;
 
 use super::archive::ServerArchive;
+use super::cluster_names;
 use super::exit::{Failure, Status};
 use super::history::dollars;
 use super::output;
@@ -36,15 +38,15 @@ pub enum WhyCommand {
 #[derive(Debug, Args)]
 pub struct NodeFlags {
     /// Name of the Node, or of its NodeClaim
-    node: String,
+    pub(super) node: String,
     /// Name of the cluster
-    #[arg(long, value_name = "NAME")]
-    cluster: String,
+    #[arg(long, value_name = "NAME", add = cluster_names::completer())]
+    pub(super) cluster: String,
     #[command(flatten)]
-    server: ServerFlags,
+    pub(super) server: ServerFlags,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
-    output: Format,
+    pub(super) output: Format,
 }
 
 /// What is printed.

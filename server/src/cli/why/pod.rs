@@ -5,6 +5,7 @@ use fleetwright_proto::v1;
 use model::PodKey;
 use serde::Serialize;
 
+use crate::cli::cluster_names;
 use crate::cli::exit::{Failure, Status};
 use crate::cli::output;
 use crate::cli::remote::{Format, ServerFlags, moment, rpc_failure};
@@ -16,18 +17,18 @@ use crate::fleet::resource_names as names;
 #[derive(Debug, Args)]
 pub struct PodFlags {
     /// Name of the pod
-    pod: String,
+    pub(in crate::cli) pod: String,
     /// Namespace of the pod
     #[arg(short, long, default_value = "default", value_name = "NAME")]
-    namespace: String,
+    pub(in crate::cli) namespace: String,
     /// Name of the cluster
-    #[arg(long, value_name = "NAME")]
-    cluster: String,
+    #[arg(long, value_name = "NAME", add = cluster_names::completer())]
+    pub(in crate::cli) cluster: String,
     #[command(flatten)]
-    server: ServerFlags,
+    pub(in crate::cli) server: ServerFlags,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
-    output: Format,
+    pub(in crate::cli) output: Format,
 }
 
 /// What is printed.
