@@ -144,22 +144,28 @@ impl Environment {
     /// # Errors
     /// When the API server rejects either.
     pub async fn apply_pool(&self, name: &str, requirements: Value, disruption: Value) -> anyhow::Result<()> {
+        self.apply_changed_pool(name, requirements, json!({ "spec": { "disruption": disruption } })).await
+    }
+
+    /// The same, with `change` merged into the NodePool (RFC 7396).
+    ///
+    /// # Errors
+    /// When the API server rejects either.
+    pub async fn apply_changed_pool(&self, name: &str, requirements: Value, change: Value) -> anyhow::Result<()> {
         self.cluster.apply(node_class()).await?;
-        let mut disrupted = json!({ "consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s",
-                                    "budgets": [{ "nodes": "100%" }] });
-        if let (Some(all), Value::Object(more)) = (disrupted.as_object_mut(), disruption) {
-            all.extend(more);
-        }
+        let disruption = json!({ "consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s",
+                                 "budgets": [{ "nodes": "100%" }] });
         let class = json!({ "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default" });
-        let pool = json!({
+        let mut pool = json!({
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodePool",
             "metadata": { "name": name },
             "spec": {
-                "disruption": disrupted,
+                "disruption": disruption,
                 "template": { "spec": { "nodeClassRef": class, "requirements": requirements, "expireAfter": "Never" } },
             },
         });
+        json_patch::merge(&mut pool, &change);
         self.cluster.apply(pool).await.map(drop)
     }
 

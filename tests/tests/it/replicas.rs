@@ -2,7 +2,9 @@
 //! them owns a cluster when one is killed, stopped, paused, or loses its agent. Launches are read
 //! from the cloud's ledger, ownership from the database. Skipped without PostgreSQL.
 
+mod clients;
 mod collection;
+mod completion;
 mod environment;
 mod fleet_api;
 mod holds;

@@ -17,6 +17,7 @@ mod rbac;
 mod restart;
 mod scale;
 mod trust;
+mod why;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
             scenario("pods_that_cluster_autoscaler_scales_up_for_are_not_planned", |s| {
                 Box::pin(coexist::cluster_autoscaler(s))
             }),
+            scenario("why_answers_seven_kinds_of_reason", |s| Box::pin(why::answers(s))),
             scenario("kube_scheduler_binds_pods_as_planned", |s| Box::pin(agreement::plans_are_carried_out(s))),
             on_its_own("an_agent_is_authenticated_for_one_cluster_by_its_accounts_token", |s| {
                 Box::pin(trust::tokens::authenticate_one_cluster(s))
