@@ -427,8 +427,7 @@ impl Server {
     /// # Errors
     /// A listener or thread could not start, or the store failed.
     pub async fn start<C: CloudProvider + 'static>(components: ServerComponents<C>) -> anyhow::Result<Self> {
-        let grpc_listener = listen(components.grpc).await?;
-        let http_listener = listen(components.http).await?;
+        let (grpc_listener, http_listener) = (listen(components.grpc).await?, listen(components.http).await?);
         let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
         let [grpc_limits, http_limits] = ConnectionLimits::of_this_process();
         let is_encrypted = components.certificates.is_some();

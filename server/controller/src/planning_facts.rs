@@ -130,14 +130,14 @@ impl ClusterController {
         let launch_block = self.why_nothing_is_launched(ctx);
         let of_pool = |pool: &model::NodePool| PoolFacts {
             catalogue: ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Excluded, ctx.now),
-            // A hold of the whole cluster says it once for all of them.
+            // A block of the whole cluster says it once for all of them.
             freeze: if launch_block.is_some() { None } else { self.freeze_of_launches(&pool.name, ctx) },
         };
         let pools = self.state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
         FactsKey { version: Some(self.state.version()), launch_block, pools }
     }
 
-    /// What holds all launches of the cluster.
+    /// What blocks all launches of the cluster.
     fn why_nothing_is_launched(&self, ctx: &Context<'_>) -> Option<Text> {
         let guardrails = &ctx.guardrails;
         let freeze = || {

@@ -204,17 +204,17 @@ fn text(report: &Report) -> String {
     let mut text = lines.join("\n") + "\n";
     for reason in report.present.iter().flat_map(|present| &present.reasons) {
         text.push_str(&format!("\nas {}: {}\n", reason.reason, escape_unprintable(&reason.evidence)));
-        text.push_str(&holds(&reason.held_by));
+        text.push_str(&blocks(&reason.held_by));
     }
     text
 }
 
-fn holds(held: &[HeldBy]) -> String {
+fn blocks(held: &[HeldBy]) -> String {
     if held.is_empty() {
         return "nothing holds it: it goes with the next pass\n".to_owned();
     }
-    let cells = |hold: &HeldBy| {
-        [&hold.code, &hold.object, &hold.message, &hold.remedy].map(|cell| escape_unprintable(cell).into_owned())
+    let cells = |held: &HeldBy| {
+        [&held.code, &held.object, &held.message, &held.remedy].map(|cell| escape_unprintable(cell).into_owned())
     };
     table(["CODE", "HELD BY", "WHICH", "WHAT TO DO"], held.iter().map(cells).collect())
 }

@@ -9,7 +9,7 @@ use prost_reflect::DescriptorPool;
 use crate::json_cache::JsonCache;
 use crate::routes::{RouteError, Routes};
 
-/// HTTP paths of gRPC methods. Clones share the routes.
+/// HTTP paths of gRPC methods. Clones share the routes and the JSON of the latest messages.
 #[derive(Clone)]
 pub struct Transcoder {
     routes: Arc<Routes>,
