@@ -7,9 +7,9 @@ use model::plan::{Plan, Reason, ReasonCode};
 use model::{ClusterName, MicroUsd, Text};
 
 use crate::answer::{Answer, Blocker, ClusterQuote, Fit};
-use crate::condensed::condensed_nodes;
 use crate::context::QuoteContext;
-use crate::launch_plans::LaunchPlan;
+use crate::existing_nodes::{ExistingNodes, bear_on_launches};
+use crate::launch_plans::{LaunchPlan, Launches};
 use crate::launch_setting::{LaunchSetting, LaunchSettings};
 use crate::pod_set::{PodSet, TableLengths, add_pods, remove_pods};
 use crate::{combine, launches, places};
@@ -23,7 +23,9 @@ pub struct PreparedCluster {
     /// Why nothing may be launched in it: a freeze, a quarantine.
     launch_block: Option<Text>,
     full: PlanningInput,
-    nodes: PlanningInput,
+    nodes: ExistingNodes,
+    /// Whether its nodes make a difference to what may be launched.
+    nodes_bear_on_launches: bool,
     setting: Option<Arc<LaunchSetting>>,
 }
 
@@ -41,11 +43,12 @@ impl PreparedCluster {
         launch_block: Option<Text>,
         settings: &mut LaunchSettings,
     ) -> Self {
-        let (nodes, setting) = (condensed_nodes(&input), settings.of(&input));
+        let (nodes, setting) = (ExistingNodes::new(&input), settings.of(&input));
+        let nodes_bear_on_launches = bear_on_launches(&input);
         let mut full = PlanningInput { pods: Vec::new(), ..input };
         // Realised costs and searches are no part of a quote.
         (full.policy.search_steps, full.policy.nominations) = (0, true);
-        Self { name, account, launch_block, full, nodes, setting }
+        Self { name, account, launch_block, full, nodes, nodes_bear_on_launches, setting }
     }
 
     /// Name of the cluster.
@@ -64,68 +67,88 @@ impl PreparedCluster {
     /// same cluster.
     pub fn quote(&mut self, sets: &[PodSet], context: &mut QuoteContext<'_>) -> ClusterQuote {
         let before = add_pods(&mut self.full, sets);
-        let answer = match self.plan(sets, before, context) {
-            Ok((plan, lower_bound)) => self.answer(&plan, lower_bound, sets, before, context),
-            Err(blockers) => Answer::DoesNotFit(blockers),
+        let answer = match self.answer_in_parts(sets, before, context) {
+            Some(answer) => answer,
+            None => self.answer_as_whole(sets, before, context),
         };
         remove_pods(&mut self.full, before);
         ClusterQuote { cluster: self.name.clone(), answer }
     }
 
-    fn answer(
-        &self,
-        plan: &Plan,
-        lower_bound: MicroUsd,
-        sets: &[PodSet],
-        before: TableLengths,
-        context: &mut QuoteContext<'_>,
-    ) -> Answer {
-        if let Some(why) = self.launch_block.as_ref().filter(|_| !plan.nodes.is_empty()) {
-            return Answer::DoesNotFit(vec![for_all_pods(ReasonCode::HeldBack, why.to_string())]);
-        }
-        let new_nodes = launches::new_nodes(&self.full, plan, sets, before);
-        Answer::Fits(Fit {
-            existing: places::on_existing_nodes(&self.full, plan, sets, before),
-            price: MicroUsd(plan.nodes.iter().map(|node| node.cost().0).sum()),
-            lower_bound,
-            odds: context.odds_of(&launches::requests(&self.full, plan, &self.account)),
-            ready: context.ready_time_of(&new_nodes),
-            new_nodes,
-        })
-    }
-
-    /// A plan that the verifier accepts for the whole cluster, and the lower bound on its price.
-    fn plan(&mut self, sets: &[PodSet], before: TableLengths, context: &mut QuoteContext<'_>) -> PlanOrBlockers {
-        match self.plan_in_parts(sets, before, context) {
-            Some(found) => found,
-            None => self.plan_whole(sets, before, context),
-        }
-    }
-
     /// Existing nodes first, then the launches of the cluster's setting for the other pods. `None` where a rule between
     /// pods or nodes connects the two, or where the verifier refuses them together, for example because of a limit.
-    fn plan_in_parts(
+    fn answer_in_parts(
         &mut self,
         sets: &[PodSet],
         before: TableLengths,
         context: &mut QuoteContext<'_>,
-    ) -> Option<PlanOrBlockers> {
+    ) -> Option<Answer> {
         let setting = self.setting.as_ref().filter(|_| !sets.iter().any(PodSet::has_rules_between_pods))?;
-        let in_nodes = add_pods(&mut self.nodes, sets);
-        let on_nodes = scheduler::schedule_with(&self.nodes, &mut context.cache_of_nodes);
-        remove_pods(&mut self.nodes, in_nodes);
+        let on_nodes = self.nodes.schedule(sets, &mut context.cache_of_nodes);
         let mut counts = vec![0; sets.len()];
         on_nodes.unschedulable.iter().for_each(|pod| counts[before.pod_set_of(&self.full.pods[*pod as usize])] += 1);
         let launched = context.launch_plans.plan(setting, sets, &counts, context.cache);
-        match &*launched {
-            LaunchPlan::Nodes { nodes, order, lower_bound } => {
-                let set_of = |pod: u32| before.pod_set_of(&self.full.pods[pod as usize]);
-                let plan = combine::combined(on_nodes, nodes, order, sets.len(), set_of);
-                verifier::check(&self.full, &plan).is_empty().then_some(Ok((plan, *lower_bound)))
-            }
-            LaunchPlan::Unplaced(blockers) => Some(Err(blockers.clone())),
-            LaunchPlan::Invalid => None,
+        let launches = match &*launched {
+            LaunchPlan::Nodes(launches) => launches,
+            LaunchPlan::Unplaced(blockers) => return Some(Answer::DoesNotFit(blockers.clone())),
+            LaunchPlan::Invalid => return None,
+        };
+        let existing = places::on_existing_nodes(&self.full, &on_nodes, sets, before);
+        if !self.accept_parts(on_nodes, launches, sets, before) {
+            return None;
         }
+        if let Some(blocked) = self.blocked(launches.nodes.is_empty()) {
+            return Some(blocked);
+        }
+        let (odds, ready) = launches.known_of(&self.account, || {
+            let nodes = launches.nodes.iter().map(|(node, _)| node);
+            let odds = context.odds_of(&launches::requests(&self.full, nodes, &self.account));
+            (odds, context.ready_time_of(&launches.new_nodes))
+        });
+        Some(Answer::Fits(Fit {
+            existing,
+            new_nodes: launches.new_nodes.clone(),
+            price: launches.price(),
+            lower_bound: launches.lower_bound,
+            odds,
+            ready,
+        }))
+    }
+
+    /// Whether the verifier accepts both parts together. It has accepted the launches by themselves.
+    fn accept_parts(&mut self, on_nodes: Plan, launches: &Launches, sets: &[PodSet], before: TableLengths) -> bool {
+        if !self.nodes_bear_on_launches {
+            return on_nodes.placements.is_empty() || self.nodes.accept_places(&on_nodes, sets);
+        }
+        let set_of = |pod: u32| before.pod_set_of(&self.full.pods[pod as usize]);
+        let plan = combine::combined(on_nodes, &launches.nodes, &launches.order, sets.len(), set_of);
+        self.nodes.accept(&plan, sets, &mut self.full.pools)
+    }
+
+    /// The answer if nodes would have to be launched and may not be.
+    fn blocked(&self, launches_none: bool) -> Option<Answer> {
+        let why = self.launch_block.as_ref().filter(|_| !launches_none)?;
+        Some(Answer::DoesNotFit(vec![for_all_pods(ReasonCode::HeldBack, why.to_string())]))
+    }
+
+    /// The answer by the planner's plan of the whole cluster.
+    fn answer_as_whole(&self, sets: &[PodSet], before: TableLengths, context: &mut QuoteContext<'_>) -> Answer {
+        let (plan, lower_bound) = match self.plan_whole(sets, before, context) {
+            Ok(planned) => planned,
+            Err(blockers) => return Answer::DoesNotFit(blockers),
+        };
+        if let Some(blocked) = self.blocked(plan.nodes.is_empty()) {
+            return blocked;
+        }
+        let new_nodes = launches::new_nodes(&self.full, &plan, sets, before);
+        Answer::Fits(Fit {
+            existing: places::on_existing_nodes(&self.full, &plan, sets, before),
+            price: MicroUsd(plan.nodes.iter().map(|node| node.cost().0).sum()),
+            lower_bound,
+            odds: context.odds_of(&launches::requests(&self.full, &plan.nodes, &self.account)),
+            ready: context.ready_time_of(&new_nodes),
+            new_nodes,
+        })
     }
 
     /// The planner's plan for the cluster.

@@ -1,35 +1,59 @@
 //! What clusters with one launch setting launch for the same pods: planned once.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use model::MicroUsd;
 use model::plan::PlannedNode;
+use model::{MicroUsd, Text};
+use odds::Odds;
 use planner::CompileCache;
 use rustc_hash::FxHashMap;
 use scheduler::bound::{PodValues, lower_bound_with};
 
-use crate::answer::Blocker;
+use crate::answer::{Blocker, NewNodes};
 use crate::launch_setting::LaunchSetting;
-use crate::places;
 use crate::pod_set::{PodSet, add_pods};
+use crate::ready::ReadyTime;
+use crate::{launches, places};
 
 /// What is launched for pods in a cluster without nodes.
 #[derive(Debug)]
 pub(crate) enum LaunchPlan {
     /// Nodes for all of the pods.
-    Nodes {
-        /// The nodes, each with the pod set of each of its pods.
-        nodes: Vec<(PlannedNode, Vec<usize>)>,
-        /// Pod sets in the order in which pods were placed.
-        order: Vec<usize>,
-        /// Lower bound on the price of the nodes.
-        lower_bound: MicroUsd,
-    },
+    Nodes(Launches),
     /// Some pods have no place on any node that may be launched.
     Unplaced(Vec<Blocker>),
     /// No plan passed the check.
     Invalid,
+}
+
+/// Nodes for all of the pods, which the verifier accepts.
+#[derive(Debug)]
+pub(crate) struct Launches {
+    /// The nodes, each with the pod set of each of its pods.
+    pub nodes: Vec<(PlannedNode, Vec<usize>)>,
+    /// Pod sets in the order in which pods were placed.
+    pub order: Vec<usize>,
+    /// Lower bound on the price of the nodes.
+    pub lower_bound: MicroUsd,
+    /// The nodes as a quote states them.
+    pub new_nodes: Vec<NewNodes>,
+    /// What is known of them in each account.
+    known: RefCell<BTreeMap<Text, (Odds, ReadyTime)>>,
+}
+
+impl Launches {
+    /// Price of the nodes.
+    pub fn price(&self) -> MicroUsd {
+        MicroUsd(self.nodes.iter().map(|(node, _)| node.cost().0).sum())
+    }
+
+    /// What `compute` returns for the account, computed once.
+    pub fn known_of(&self, account: &Text, compute: impl FnOnce() -> (Odds, ReadyTime)) -> (Odds, ReadyTime) {
+        *self.known.borrow_mut().entry(account.clone()).or_insert_with(compute)
+    }
 }
 
 /// Plans for the pod sets of one quote.
@@ -86,7 +110,6 @@ impl KnownPlans {
         let sets: Vec<PodSet> =
             sets.iter().zip(counts).map(|(set, count)| PodSet { count: *count, ..set.clone() }).collect();
         let before = add_pods(&mut input, &sets);
-        // The verifier judges the plan together with the pods on the nodes of each cluster.
         let mut plan = scheduler::schedule_with(&input, cache);
         if !plan.unschedulable.is_empty() {
             let Ok(decision) = planner::plan_with(&input, cache) else { return LaunchPlan::Invalid };
@@ -94,6 +117,9 @@ impl KnownPlans {
         }
         if !plan.unschedulable.is_empty() {
             return LaunchPlan::Unplaced(places::blockers(&input, &plan, &sets, before));
+        }
+        if !verifier::check(&input, &plan).is_empty() {
+            return LaunchPlan::Invalid;
         }
         let lower_bound = match &self.values {
             Some(values) => values.bound((0..).zip(counts).map(|(set, count)| (before.shape_of(set), *count))),
@@ -104,10 +130,12 @@ impl KnownPlans {
             let sets = node.pods.iter().map(set_of).collect();
             (node, sets)
         };
-        LaunchPlan::Nodes {
+        LaunchPlan::Nodes(Launches {
             order: plan.order.iter().map(set_of).collect(),
+            new_nodes: launches::new_nodes(&input, &plan, &sets, before),
             nodes: plan.nodes.into_iter().map(sets_of).collect(),
             lower_bound,
-        }
+            known: RefCell::default(),
+        })
     }
 }

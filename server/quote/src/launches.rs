@@ -37,9 +37,13 @@ pub(crate) fn new_nodes(input: &PlanningInput, plan: &Plan, sets: &[PodSet], bef
 }
 
 /// What must be available for the nodes: one request for each set of launch options.
-pub(crate) fn requests(input: &PlanningInput, plan: &Plan, account: &Text) -> Vec<LaunchRequest> {
+pub(crate) fn requests<'n>(
+    input: &PlanningInput,
+    nodes: impl IntoIterator<Item = &'n PlannedNode>,
+    account: &Text,
+) -> Vec<LaunchRequest> {
     let mut counts: BTreeMap<_, (u32, &PlannedNode)> = BTreeMap::new();
-    for node in &plan.nodes {
+    for node in nodes {
         let options = (node.pool, node.capacity_type, &node.types, &node.zones, &node.reservation);
         counts.entry(options).or_insert((0, node)).0 += 1;
     }

@@ -5,11 +5,13 @@ mod random;
 mod rank;
 
 use fixture::{READY, add_node, add_pod, cluster, fit, labels, pods, pool, prepared, quote, requests, with_context};
+use model::input::PlanningInput;
 use model::labels::{HOSTNAME, ZONE};
 use model::plan::ReasonCode;
 use model::resources::CPU;
 use model::{
     CapacityType, DaemonSet, LabelSelector, MicroUsd, PodAffinityTerm, PodShape, Resources, SpreadConstraint, Text,
+    Zone,
 };
 use odds::{CapacityOdds, CapacityPool};
 use quote::{
@@ -146,12 +148,12 @@ fn selecting(app: &str) -> LabelSelector {
 }
 
 /// The pod stays as it is among the condensed ones. Without it the verifier would refuse the parts, and the planner plan the whole.
-#[test]
-fn the_anti_affinity_of_a_running_pod_excludes_quoted_pods() {
+/// A cluster of one node in zone a, whose pod excludes pods of `job` from its `domain`.
+fn excluding_jobs(domain: &str) -> PlanningInput {
     let mut input = cluster(pool());
     add_node(&mut input, "n1", &[]);
     let term = PodAffinityTerm {
-        topology_key: HOSTNAME.into(),
+        topology_key: domain.into(),
         selector: Some(selecting("job")),
         namespaces: Vec::new(),
         namespace_selector: None,
@@ -159,9 +161,25 @@ fn the_anti_affinity_of_a_running_pod_excludes_quoted_pods() {
     let shape = PodShape { requests: requests(1), pod_anti_affinity: vec![term], ..PodShape::default() };
     let pod = add_pod(&mut input, "alone", shape, &labels(&[("app", "alone")]));
     input.nodes[0].pods.push(pod);
-    let mut cluster = prepared("c", input);
+    input
+}
+
+#[test]
+fn the_anti_affinity_of_a_running_pod_excludes_quoted_pods() {
+    let mut cluster = prepared("c", excluding_jobs(HOSTNAME));
     assert_eq!(fit(&quote(&mut cluster, &[pods("job", 1, 1)])).price, MicroUsd(400_000));
     assert_eq!(fit(&quote(&mut cluster, &[pods("other", 1, 1)])).price, MicroUsd(0));
+}
+
+#[test]
+fn the_anti_affinity_of_a_running_pod_excludes_quoted_pods_from_new_nodes_of_its_zone() {
+    let zones = |input: PlanningInput| {
+        let found = quote(&mut prepared("c", input), &[pods("job", 1, 1)]);
+        fit(&found).new_nodes.iter().flat_map(|nodes| nodes.zones.clone()).collect::<Vec<_>>()
+    };
+    // t.4 is offered in both zones at one price.
+    assert_eq!(zones(excluding_jobs(HOSTNAME)), [Zone::from("a"), Zone::from("b")]);
+    assert_eq!(zones(excluding_jobs(ZONE)), [Zone::from("b")]);
 }
 
 /// Three of eight CPUs are free on the node without the pod of the DaemonSet, which takes one, and one is on new nodes too.
