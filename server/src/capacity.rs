@@ -2,7 +2,8 @@
 //!
 //! - What is asked: [`pod_sets`], [`deadline`]. How it fails: [`errors`], [`error_info`].
 //! - Quotes ([`quotes`]) and plans that are only shown ([`plans`], [`what_if`]) are made on threads of their own
-//!   ([`threads`], `worker`) from what the task of each cluster hands out.
+//!   ([`threads`], `worker`) from what the task of each cluster hands out. What is quoted again and again is prepared before a
+//!   quote asks for it ([`known_facts`], `refresh`).
 //! - Holds are rows of the store, which the owner of the cluster gives room to ([`holds`]).
 //! - Odds and times to ready are learned from launches ([`estimates`], [`learning`]).
 
@@ -13,10 +14,12 @@ pub(crate) mod errors;
 pub(crate) mod estimates;
 pub(crate) mod holds;
 pub(crate) mod json_struct;
+pub(crate) mod known_facts;
 pub(crate) mod learning;
 mod plans;
 pub(crate) mod pod_sets;
 mod quotes;
+mod refresh;
 pub(crate) mod request_limits;
 mod service;
 pub(crate) mod threads;

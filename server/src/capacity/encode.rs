@@ -3,20 +3,21 @@
 use std::cmp::Ordering;
 
 use fleetwright_proto::v1;
-use model::Millis;
+use model::{Millis, Timestamp};
 use prost_types::Duration as ProtoDuration;
 use quote::{Answer, Blocker, ClusterQuote, ExistingNodePods, Fit, NewNodes, PodCount};
 
-use crate::fleet::encode::{number, reason};
+use crate::fleet::encode::{number, reason, timestamp};
 use crate::fleet::resource_names as names;
 
-/// A quote as message.
-pub(super) fn quote(quote: &ClusterQuote) -> v1::ClusterQuote {
-    let cluster = names::cluster(&quote.cluster);
+/// A quote as message. The state of the cluster is of `observed`; nothing is known of the cluster without it.
+pub(super) fn quote(quote: &ClusterQuote, observed: Option<Timestamp>) -> v1::ClusterQuote {
+    let (cluster, observe_time) = (names::cluster(&quote.cluster), observed.map(timestamp));
     match &quote.answer {
-        Answer::Fits(fit) => v1::ClusterQuote { cluster, ..fitting(fit) },
+        Answer::Fits(fit) => v1::ClusterQuote { cluster, observe_time, ..fitting(fit) },
         Answer::DoesNotFit(blockers) => {
-            v1::ClusterQuote { cluster, blockers: blockers.iter().map(blocker).collect(), ..Default::default() }
+            let blockers = blockers.iter().map(blocker).collect();
+            v1::ClusterQuote { cluster, observe_time, blockers, ..Default::default() }
         }
     }
 }
@@ -37,6 +38,7 @@ fn fitting(fit: &Fit) -> v1::ClusterQuote {
         ready_p50: Some(duration(fit.ready.p50)),
         ready_p95: Some(duration(fit.ready.p95)),
         blockers: Vec::new(),
+        observe_time: None,
     }
 }
 
@@ -153,7 +155,7 @@ mod tests {
         for one in &all {
             for other in &all {
                 assert_eq!(
-                    compare(&quote(one), &quote(other)),
+                    compare(&quote(one, None), &quote(other, None)),
                     one.cmp_rank(other),
                     "{} {}",
                     one.cluster,
@@ -165,14 +167,15 @@ mod tests {
 
     #[test]
     fn a_message_says_what_the_quote_does() {
-        let message = quote(&fits("prod", 120_000, 0.75, 40));
+        let message = quote(&fits("prod", 120_000, 0.75, 40), Some(Timestamp::from_millis(1_500)));
+        assert_eq!(message.observe_time, Some(prost_types::Timestamp { seconds: 1, nanos: 500_000_000 }));
         assert_eq!(
             (message.cluster.as_str(), message.fits, message.price_micro_usd_per_hour),
             ("clusters/prod", true, 120_000)
         );
         assert_eq!(message.odds, Some(v1::Odds { probability: 0.75, samples: 2.5, neighbour_samples: 7.0 }));
         assert_eq!(message.ready_p50, Some(ProtoDuration { seconds: 40, nanos: 250_000_000 }));
-        let message = quote(&blocked("prod", Some(3)));
+        let message = quote(&blocked("prod", Some(3)), None);
         assert_eq!((message.fits, message.blockers[0].pods.as_ref().map(|pods| pods.pods)), (false, Some(3)));
         assert_eq!(message.blockers[0].fits_if, ["x"]);
     }

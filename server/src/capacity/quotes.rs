@@ -8,7 +8,7 @@ use std::time::Duration;
 use controller::planning_facts::NoFacts;
 use fleetwright_proto::v1;
 use futures::future::join_all;
-use model::{ClusterName, Text};
+use model::{ClusterName, Millis, Text, Timestamp};
 use quote::rank::VALIDITY;
 use quote::{ClusterQuote, PodSet};
 use replica::offerings::region_and_account;
@@ -16,9 +16,10 @@ use store::clock;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code, Request, Status};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::errors::{self, Reason};
+use super::known_facts::Known;
 use super::service::CapacityApi;
 use super::worker::{AskedCluster, AskedFacts, Job, QuoteJob};
 use super::{encode, pod_sets};
@@ -98,35 +99,75 @@ impl CapacityApi {
         self.threads.retain(|cluster| own.contains(cluster));
         let asked: Vec<ClusterName> =
             own.into_iter().filter(|cluster| only.is_none_or(|only| only.contains(cluster))).collect();
-        let clusters = asked.len();
+        let (clusters, now) = (asked.len(), Instant::now());
         let patience = deadline.saturating_duration_since(Instant::now()) / FACTS_PART;
-        let facts = join_all(asked.into_iter().map(|cluster| self.facts_of(cluster, patience))).await;
+        let facts = join_all(asked.into_iter().map(|cluster| self.facts_of(cluster, now, patience))).await;
+        self.keep_prepared();
+        let known_after = now.elapsed();
         let (mut unreachable, mut of_threads) = (Vec::new(), BTreeMap::<usize, Vec<AskedCluster>>::new());
+        let mut observed = BTreeMap::new();
+        let mut changed = 0;
         for found in facts {
             match found {
-                Ok(cluster) => of_threads.entry(self.threads.of(&cluster.name)).or_default().push(cluster),
+                Ok(cluster) => {
+                    changed += u32::from(matches!(cluster.facts, AskedFacts::Changed(_)));
+                    if !matches!(cluster.facts, AskedFacts::NotSynced) {
+                        observed.insert(cluster.name.clone(), before(cluster.taken.elapsed()));
+                    }
+                    of_threads.entry(self.threads.of(&cluster.name)).or_default().push(cluster);
+                }
                 Err(cluster) => unreachable.push(names::cluster(&cluster)),
             }
         }
         let jobs = of_threads.into_iter().map(|(thread, clusters)| self.quote_on(thread, clusters, sets, deadline));
         let mut quotes = Vec::with_capacity(clusters);
         for answer in join_all(jobs).await {
-            quotes.extend(answer?.iter().map(encode::quote));
+            let answer = answer?;
+            quotes.extend(answer.iter().map(|quote| encode::quote(quote, observed.get(&quote.cluster).copied())));
         }
+        debug!(
+            clusters,
+            changed,
+            facts_ms = known_after.as_millis(),
+            all_ms = now.elapsed().as_millis(),
+            "clusters quoted"
+        );
         Ok(Part { quotes, unreachable, clusters })
     }
 
-    /// What the task of a cluster knows; the cluster if it does not answer.
-    async fn facts_of(&self, name: ClusterName, patience: Duration) -> Result<AskedCluster, ClusterName> {
-        let known = self.threads.known().get(&name);
-        let answer = timeout(patience, self.fleet.questions.planning_facts(name.clone(), known)).await;
+    /// What is known of a cluster: what its thread has, if it is recent, otherwise what its task knows. The cluster if that
+    /// does not answer.
+    async fn facts_of(&self, name: ClusterName, now: Instant, patience: Duration) -> Result<AskedCluster, ClusterName> {
+        let known = self.threads.known().quoted(&name, now);
+        match known.as_ref().and_then(|known| known.recent(now)) {
+            Some(taken) => Ok(self.asked(name, taken, AskedFacts::Prepared)),
+            None => self.ask_facts(name, known.as_ref(), patience).await,
+        }
+    }
+
+    /// What the task of a cluster knows beyond what its thread has. The cluster if it does not answer.
+    pub(super) async fn ask_facts(
+        &self,
+        name: ClusterName,
+        known: Option<&Known>,
+        patience: Duration,
+    ) -> Result<AskedCluster, ClusterName> {
+        let (taken, key) = (Instant::now(), known.map(Known::key));
+        let answer = timeout(patience, self.fleet.questions.planning_facts(name.clone(), key.cloned())).await;
         let facts = match answer {
             Ok(Ok(Ok(facts))) => AskedFacts::Changed(Box::new(facts)),
-            Ok(Ok(Err(NoFacts::Unchanged))) => AskedFacts::Unchanged,
+            Ok(Ok(Err(NoFacts::Unchanged))) => AskedFacts::Prepared,
             Ok(Ok(Err(NoFacts::NotSynced))) => AskedFacts::NotSynced,
             Ok(Err(_)) | Err(_) => return Err(name),
         };
-        Ok(AskedCluster { account: self.account_of(&name), name, facts })
+        if let (AskedFacts::Prepared, Some(key)) = (&facts, key) {
+            self.threads.known().renew(&name, key, taken);
+        }
+        Ok(self.asked(name, taken, facts))
+    }
+
+    fn asked(&self, name: ClusterName, taken: Instant, facts: AskedFacts) -> AskedCluster {
+        AskedCluster { account: self.account_of(&name), name, taken, facts }
     }
 
     /// The account that a cluster launches in.
@@ -174,6 +215,11 @@ impl CapacityApi {
     pub(super) fn source(&self, cluster: &ClusterName) -> Result<Source, Status> {
         self.fleet.directory.source(cluster).ok_or_else(|| self.fleet.unknown_cluster(cluster))
     }
+}
+
+/// This long ago.
+fn before(age: Duration) -> Timestamp {
+    clock::now() - Millis::new(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// What a replica answers about its `clusters`. One that does not answer is no error; one that has no time is.

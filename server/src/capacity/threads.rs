@@ -17,14 +17,15 @@ use tracing::error;
 
 use super::errors::{Reason, retry_after};
 use super::estimates::Estimates;
-use super::worker::{Job, KnownKeys, Worker};
+use super::known_facts::KnownFacts;
+use super::worker::{Job, Worker};
 use crate::control_loop::lower_priority;
 
 /// Most threads; more than that would take memory for little.
 const MOST_THREADS: usize = 4;
 
-/// Added to the niceness of the threads: below planners (10), above searches (19).
-const NICENESS: i32 = 15;
+/// Added to the niceness of the threads: that of planners, above searches (19). Below it, a quote waits for searches.
+const NICENESS: i32 = 10;
 
 /// Requests in progress at one time.
 const CONCURRENT: usize = 16;
@@ -39,7 +40,7 @@ const IDLE: Duration = Duration::from_mins(10);
 #[derive(Clone)]
 pub(crate) struct CapacityThreads {
     queues: Arc<[mpsc::Sender<Job>]>,
-    known: Arc<KnownKeys>,
+    known: Arc<KnownFacts>,
     places: Arc<Semaphore>,
 }
 
@@ -54,7 +55,7 @@ impl CapacityThreads {
     }
 
     fn start_some(threads: usize, estimates: &Arc<Estimates>) -> std::io::Result<Self> {
-        let known = Arc::<KnownKeys>::default();
+        let known = Arc::<KnownFacts>::default();
         let mut queues = Vec::with_capacity(threads);
         for number in 0..threads {
             let (queue, jobs) = mpsc::channel();
@@ -80,7 +81,7 @@ impl CapacityThreads {
     }
 
     /// Which facts the threads have.
-    pub(crate) fn known(&self) -> &KnownKeys {
+    pub(crate) fn known(&self) -> &KnownFacts {
         &self.known
     }
 
@@ -103,7 +104,7 @@ impl CapacityThreads {
 }
 
 /// Does the jobs until their senders are gone.
-fn work(jobs: &mpsc::Receiver<Job>, estimates: &Arc<Estimates>, known: &Arc<KnownKeys>) {
+fn work(jobs: &mpsc::Receiver<Job>, estimates: &Arc<Estimates>, known: &Arc<KnownFacts>) {
     let mut worker = Worker::new(Arc::clone(estimates), Arc::clone(known));
     loop {
         let job = match jobs.recv_timeout(IDLE) {

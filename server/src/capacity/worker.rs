@@ -1,9 +1,9 @@
 //! One thread that quotes and plans: the clusters that it has prepared, and what it does with them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use controller::planning_facts::{FactsKey, PlanningFacts};
+use controller::planning_facts::PlanningFacts;
 use model::plan::{Reason as PlanReason, ReasonCode};
 use model::{CapacityType, ClusterName, InstanceTypeName, Text};
 use odds::OddsAt;
@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::estimates::Estimates;
+use super::known_facts::KnownFacts;
 use super::what_if::{WhatIfPlan, WhatIfResult};
 
 /// What a thread does.
@@ -22,6 +23,8 @@ pub(crate) enum Job {
     Quote(QuoteJob),
     /// Plans a cluster, which changes nothing.
     Plan { plan: Box<WhatIfPlan>, answer: oneshot::Sender<WhatIfResult> },
+    /// Prepares a cluster for the quotes to come.
+    Prepare { cluster: Box<AskedCluster>, done: oneshot::Sender<()> },
     /// Drops a cluster that this process does not decide for any more.
     Forget(ClusterName),
 }
@@ -40,6 +43,8 @@ pub(crate) struct QuoteJob {
 pub(crate) struct AskedCluster {
     pub(crate) name: ClusterName,
     pub(crate) account: Text,
+    /// When the facts were taken, or last known to hold.
+    pub(crate) taken: Instant,
     pub(crate) facts: AskedFacts,
 }
 
@@ -48,37 +53,9 @@ pub(crate) enum AskedFacts {
     /// New facts.
     Changed(Box<PlanningFacts>),
     /// Those that the thread has.
-    Unchanged,
+    Prepared,
     /// The agent is not connected, or has not sent the state of the cluster yet.
     NotSynced,
-}
-
-/// Which facts the threads have of each cluster.
-#[derive(Debug, Default)]
-pub(crate) struct KnownKeys(Mutex<BTreeMap<ClusterName, Arc<FactsKey>>>);
-
-impl KnownKeys {
-    /// The key of the facts that its thread has.
-    pub(crate) fn get(&self, cluster: &ClusterName) -> Option<Arc<FactsKey>> {
-        self.lock().get(cluster).cloned()
-    }
-
-    /// Forgets all clusters but those that `is_kept`; returns the others.
-    pub(crate) fn retain(&self, is_kept: impl Fn(&ClusterName) -> bool) -> Vec<ClusterName> {
-        self.lock().extract_if(.., |name, _| !is_kept(name)).map(|(name, _)| name).collect()
-    }
-
-    fn set(&self, cluster: &ClusterName, key: FactsKey) {
-        self.lock().insert(cluster.clone(), Arc::new(key));
-    }
-
-    fn forget(&self, cluster: &ClusterName) {
-        self.lock().remove(cluster);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ClusterName, Arc<FactsKey>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Job {
@@ -87,6 +64,7 @@ impl Job {
         match self {
             Self::Quote(_) => "quote",
             Self::Plan { .. } => "plan",
+            Self::Prepare { .. } => "prepare",
             Self::Forget(_) => "forget",
         }
     }
@@ -95,14 +73,14 @@ impl Job {
 /// A thread's clusters.
 pub(crate) struct Worker {
     estimates: Arc<Estimates>,
-    known: Arc<KnownKeys>,
+    known: Arc<KnownFacts>,
     clusters: BTreeMap<ClusterName, PreparedCluster>,
     settings: LaunchSettings,
     cache: CompileCache,
 }
 
 impl Worker {
-    pub(crate) fn new(estimates: Arc<Estimates>, known: Arc<KnownKeys>) -> Self {
+    pub(crate) fn new(estimates: Arc<Estimates>, known: Arc<KnownFacts>) -> Self {
         Self {
             estimates,
             known,
@@ -124,6 +102,11 @@ impl Worker {
             // The caller may have gone.
             Job::Plan { plan, answer } if !answer.is_closed() => drop(answer.send(plan.run(&mut self.cache))),
             Job::Plan { .. } => {}
+            Job::Prepare { cluster, done } => {
+                self.prepare(*cluster);
+                // The caller may have gone.
+                let _sent = done.send(());
+            }
             Job::Forget(cluster) => drop(self.clusters.remove(&cluster)),
         }
     }
@@ -131,14 +114,14 @@ impl Worker {
     fn quote(&mut self, job: QuoteJob) {
         let QuoteJob { sets, clusters, deadline, answer } = job;
         let (mut asked, mut quotes) = (Vec::new(), Vec::new());
-        for AskedCluster { name, account, facts } in clusters {
-            match facts {
-                AskedFacts::Changed(facts) => {
-                    self.prepare(&name, account, *facts);
+        for cluster in clusters {
+            let name = cluster.name.clone();
+            match cluster.facts {
+                AskedFacts::NotSynced => quotes.push(not_synced(name)),
+                AskedFacts::Changed(_) | AskedFacts::Prepared => {
+                    self.prepare(cluster);
                     asked.push(name);
                 }
-                AskedFacts::Unchanged => asked.push(name),
-                AskedFacts::NotSynced => quotes.push(not_synced(name)),
             }
         }
         // One setting after the other: what is launched is planned once for each.
@@ -166,13 +149,14 @@ impl Worker {
         drop(answer.send(Some(quotes)));
     }
 
-    fn prepare(&mut self, name: &ClusterName, account: Text, facts: PlanningFacts) {
+    fn prepare(&mut self, cluster: AskedCluster) {
+        let AskedCluster { name, account, taken, facts: AskedFacts::Changed(facts) } = cluster else { return };
         let (input, hold, key) = (facts.build(), facts.launch_block().cloned(), facts.key().clone());
         // The cluster's task need not copy its state any more.
         drop(facts);
         let prepared = PreparedCluster::new(name.clone(), account, input, hold, &mut self.settings);
-        self.clusters.insert(name.clone(), prepared);
-        self.known.set(name, key);
+        self.known.set(&name, key, taken);
+        self.clusters.insert(name, prepared);
     }
 }
 

@@ -23,14 +23,14 @@ fn quote(server: &Server, arguments: &[&str]) -> (i32, Value) {
     (ended.status, response)
 }
 
-/// What a quote says of each cluster, without the odds, which change with time.
+/// What a quote says of each cluster, without the odds and the time of the state, which change.
 fn answers(response: &Value) -> Vec<Value> {
     let quotes = response["quotes"].as_array().unwrap_or_else(|| panic!("{response:#}")).clone();
-    let without_odds = |mut quote: Value| {
-        quote.as_object_mut().map(|fields| fields.remove("odds"));
+    let without_changing = |mut quote: Value| {
+        quote.as_object_mut().map(|fields| ["odds", "observeTime"].map(|changing| fields.remove(changing)));
         quote
     };
-    quotes.into_iter().map(without_odds).collect()
+    quotes.into_iter().map(without_changing).collect()
 }
 
 /// The answer about one cluster.
