@@ -1,8 +1,8 @@
 //! `fleetwright simulate holds`: many holds of capacity on two real servers with one PostgreSQL, both killed repeatedly.
 //!
 //! The cloud is a separate process with slow calls and shortages; clusters and agents run in this process, half of them with
-//! each server. Clients create holds through either server, repeat their requests with the same id, and then commit, release
-//! or forget them. A server is killed with SIGKILL and started again all the while. The result is computed from what clients
+//! each server. Clients create holds through either server, some with the quoted price as limit, repeat their requests with
+//! the same id, and then commit, release or forget them. A server is killed with SIGKILL and started again all the while. The result is computed from what clients
 //! were told, from lists of holds, and from the ledgers of cloud and clusters: no hold is lost, none exists twice, none is
 //! alive past its end, and in the end exactly the machines of holds that are kept are billed.
 //!

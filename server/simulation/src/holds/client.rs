@@ -123,7 +123,10 @@ impl Clients {
     /// Creates the hold of this number, and lets it meet its fate.
     pub(super) async fn hold(&self, number: usize) -> anyhow::Result<Outcome> {
         let rng = self.rng.child_number(number as u64);
-        let request = self.request(number, &rng);
+        let mut request = self.request(number, &rng);
+        if rng.child("limit").value().is_multiple_of(4) {
+            request.max_price_micro_usd_per_hour = self.quoted_price(&request).await?;
+        }
         let begun = Instant::now();
         let hold = self.create(&request, &rng).await?;
         let mut contradictions = Vec::new();
@@ -181,6 +184,22 @@ impl Clients {
             outcome.state = self.release(name).await?.state();
         }
         Ok(())
+    }
+
+    /// Price of the nodes for a hold. As a limit it fails holds of which a launch has failed: what is launched in its place
+    /// costs more. Zero, which is no limit, if no node has to be launched.
+    async fn quoted_price(&self, request: &v1::HoldRequest) -> anyhow::Result<i64> {
+        let asked = v1::QuoteRequest {
+            pod_sets: request.pod_sets.clone(),
+            clusters: vec![request.parent.clone()],
+            ..v1::QuoteRequest::default()
+        };
+        let quoted = self.call(|channel| {
+            let asked = asked.clone();
+            async move { CapacityServiceClient::new(channel).quote(asked).await.map(tonic::Response::into_inner) }
+        });
+        let quoted = quoted.await?.map_err(|status| anyhow!("cannot quote {}: {status}", request.parent))?;
+        Ok(quoted.quotes.first().map_or(0, |quote| quote.price_micro_usd_per_hour))
     }
 
     async fn release(&self, name: &str) -> anyhow::Result<v1::Hold> {
