@@ -198,8 +198,12 @@ impl Clients {
             let asked = asked.clone();
             async move { CapacityServiceClient::new(channel).quote(asked).await.map(tonic::Response::into_inner) }
         });
-        let quoted = quoted.await?.map_err(|status| anyhow!("cannot quote {}: {status}", request.parent))?;
-        Ok(quoted.quotes.first().map_or(0, |quote| quote.price_micro_usd_per_hour))
+        match quoted.await? {
+            Ok(quoted) => Ok(quoted.quotes.first().map_or(0, |quote| quote.price_micro_usd_per_hour)),
+            // A server that was just started has not read all clusters yet.
+            Err(status) if status.code() == Code::NotFound => Ok(0),
+            Err(status) => Err(anyhow!("cannot quote {}: {status}", request.parent)),
+        }
     }
 
     async fn release(&self, name: &str) -> anyhow::Result<v1::Hold> {
