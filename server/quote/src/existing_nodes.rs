@@ -30,8 +30,7 @@ impl ExistingNodes {
     pub fn schedule(&mut self, sets: &[PodSet], cache: &mut CompileCache) -> Plan {
         let all = std::mem::take(&mut self.input.nodes);
         let numbered = (0_u32..).zip(all);
-        let has_room =
-            |at: u32| self.free[at as usize..].first().is_some_and(|free| sets.iter().any(|set| fits(set, free)));
+        let has_room = |at: u32| self.free.get(at as usize).is_some_and(|free| sets.iter().any(|set| fits(set, free)));
         let (with_room, others): (Vec<_>, Vec<_>) = numbered.partition(|(at, _)| has_room(*at));
         let (at, nodes): (Vec<u32>, Vec<Node>) = with_room.into_iter().unzip();
         self.input.nodes = nodes;
