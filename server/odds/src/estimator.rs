@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::history::{CLASSES, Counts, History, class_of};
-use crate::recalibration::Recalibration;
+use crate::recalibration::{Recalibration, group_of};
 use crate::{CapacityPool, Scope};
 use model::{CapacityType, Millis, Timestamp};
 
@@ -83,11 +83,15 @@ impl CapacityOdds {
     /// Probability that a launch of `size` instances in `pool` succeeds: pooled and recalibrated.
     #[must_use]
     pub fn odds(&self, pool: &CapacityPool, size: u32, now: Timestamp) -> Odds {
-        let stated = self.stated(pool, class_of(size), now);
-        let recalibration = self.recalibrations.get(&pool.capacity_type);
-        let probability = recalibration
-            .map_or(stated.probability, |known| known.correct(stated.probability, self.age(pool, class_of(size), now)));
-        Odds { probability, ..stated }
+        let (stated, group) = self.stated_by_group(pool, size, now);
+        let Some(recalibration) = self.recalibrations.get(&pool.capacity_type) else { return stated };
+        Odds { probability: recalibration.curve(group).at(stated.probability), ..stated }
+    }
+
+    /// The odds before their recalibration, and the group of their evidence by age.
+    pub(crate) fn stated_by_group(&self, pool: &CapacityPool, size: u32, now: Timestamp) -> (Odds, usize) {
+        let class = class_of(size);
+        (self.stated(pool, class, now), group_of(self.age(pool, class, now)))
     }
 
     /// Mean of the Beta distribution of the outcomes of `pool` itself at `size`: (1.9 + S) / (2 + S + F).

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::recalibration::{Curve, group_of};
 use crate::{CapacityOdds, CapacityPool, Odds};
-use model::{SizeClass, Timestamp};
+use model::{CapacityType, SizeClass, Timestamp};
 
 /// Capacity pools that several requests name and whose states are combined exactly.
 const MAX_SHARED: usize = 10;
@@ -41,25 +42,32 @@ impl CapacityOdds {
     }
 }
 
-/// The odds at one time. Those of each capacity pool and size are computed once.
+/// The odds at one time. Those of each capacity pool and size are computed once, and so are the corrections of statements.
 #[derive(Debug)]
 pub struct OddsAt<'o> {
     odds: &'o CapacityOdds,
     now: Timestamp,
     known: FxHashMap<(CapacityPool, SizeClass), Odds>,
+    /// By capacity type and group of evidence.
+    curves: FxHashMap<(CapacityType, usize), Curve>,
 }
 
 impl<'o> OddsAt<'o> {
     /// The odds at `now`.
     #[must_use]
     pub fn new(odds: &'o CapacityOdds, now: Timestamp) -> Self {
-        Self { odds, now, known: FxHashMap::default() }
+        Self { odds, now, known: FxHashMap::default(), curves: FxHashMap::default() }
     }
 
     /// Probability that a launch of `size` instances in `pool` succeeds, as [`CapacityOdds::odds`] has it.
     pub fn odds(&mut self, pool: &CapacityPool, size: u32) -> Odds {
-        let Self { odds, now, known } = self;
-        *known.entry((pool.clone(), SizeClass::of(size))).or_insert_with(|| odds.odds(pool, size, *now))
+        let Self { odds, now, known, curves } = self;
+        *known.entry((pool.clone(), SizeClass::of(size))).or_insert_with(|| {
+            let (stated, group) = odds.stated_by_group(pool, size, *now);
+            let Some(recalibration) = odds.recalibrations.get(&pool.capacity_type) else { return stated };
+            let curve = curves.entry((pool.capacity_type, group)).or_insert_with(|| recalibration.curve(group));
+            Odds { probability: curve.at(stated.probability), ..stated }
+        })
     }
 
     /// Probability that every request of `requests` is filled.
@@ -73,7 +81,8 @@ impl<'o> OddsAt<'o> {
     /// The samples are those of the request with the fewest; for a request, the sum over its pools.
     pub fn order_odds(&mut self, requests: &[LaunchRequest]) -> Odds {
         let stated = self.stated_order(requests);
-        Odds { probability: self.odds.order_recalibration.correct(stated.probability, None), ..stated }
+        let curve = self.odds.order_recalibration.curve(group_of(None));
+        Odds { probability: curve.at(stated.probability), ..stated }
     }
 
     fn stated_order(&mut self, requests: &[LaunchRequest]) -> Odds {
@@ -136,36 +145,44 @@ fn merged(requests: &[LaunchRequest]) -> BTreeMap<Vec<&CapacityPool>, u32> {
     merged
 }
 
+/// A request, for the states of the shared pools.
+struct StatedRequest {
+    /// The shared pools that it names, as bits.
+    shared: u32,
+    /// Probability that all of its other pools fail.
+    others_fail: f64,
+}
+
 /// Sum over all states of the shared pools; given one, requests are independent.
 fn probability_of_all(requests: &[Vec<PoolOdds>]) -> f64 {
-    let mut shared: Vec<(usize, f64)> = Vec::new();
+    let mut shared = [None; MAX_SHARED];
     for pool in requests.iter().flatten() {
-        if let Some(at) = pool.shared
-            && !shared.iter().any(|(known, _)| *known == at)
-        {
-            shared.push((at, pool.odds.probability));
+        if let Some(at) = pool.shared {
+            shared[at] = Some(pool.odds.probability);
         }
     }
-    let states = 0_u32..1 << shared.len();
-    states
-        .map(|state| {
-            let has = |nth: usize| state >> nth & 1 == 1;
-            let weights = shared.iter().enumerate().map(|(nth, (_, p))| if has(nth) { *p } else { 1.0 - p });
-            let weight: f64 = weights.product();
-            let up = |at: usize| shared.iter().enumerate().any(|(nth, (known, _))| *known == at && has(nth));
-            weight * requests.iter().map(|pools| probability_of_any(pools, up)).product::<f64>()
+    let shared: Vec<f64> = shared.into_iter().map_while(|probability| probability).collect();
+    let requests: Vec<StatedRequest> = requests.iter().map(|pools| StatedRequest::of(pools)).collect();
+    (0_u32..1 << shared.len())
+        .map(|up| {
+            let of_pool = |(at, p): (usize, &f64)| if up >> at & 1 == 1 { *p } else { 1.0 - p };
+            let weight: f64 = shared.iter().enumerate().map(of_pool).product();
+            weight * requests.iter().map(|request| request.probability(up)).product::<f64>()
         })
         .sum()
 }
 
-/// Probability that one of `pools` has the instances, when `up` says which of the shared ones have.
-fn probability_of_any(pools: &[PoolOdds], up: impl Fn(usize) -> bool) -> f64 {
-    let fails = pools.iter().map(|pool| match pool.shared {
-        Some(at) if up(at) => 0.0,
-        Some(_) => 1.0,
-        None => 1.0 - pool.odds.probability,
-    });
-    1.0 - fails.product::<f64>()
+impl StatedRequest {
+    fn of(pools: &[PoolOdds]) -> Self {
+        let shared = pools.iter().filter_map(|pool| pool.shared).fold(0, |bits, at| bits | 1 << at);
+        let others = pools.iter().filter(|pool| pool.shared.is_none());
+        Self { shared, others_fail: others.map(|pool| 1.0 - pool.odds.probability).product() }
+    }
+
+    /// Probability that one of its pools has the instances, if of the shared ones exactly these have.
+    fn probability(&self, up: u32) -> f64 {
+        if self.shared & up == 0 { 1.0 - self.others_fail } else { 1.0 }
+    }
 }
 
 #[cfg(test)]

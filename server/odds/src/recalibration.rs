@@ -74,17 +74,17 @@ impl Recalibration {
         self.groups[group_of(age)][interval].record(stated, success);
     }
 
-    /// The corrected probability for a statement of `stated`: for evidence of one age, never lower for a higher statement.
-    #[must_use]
-    pub fn correct(&self, stated: f64, age: Option<Millis>) -> f64 {
+    /// The correction of statements from evidence of one group: never lower for a higher statement.
+    pub(crate) fn curve(&self, group: usize) -> Curve {
         let all = Curve::of(&self.all, |stated| stated);
-        Curve::of(&self.groups[group_of(age)], |stated| all.at(stated)).at(stated)
+        Curve::of(&self.groups[group], |stated| all.at(stated))
     }
 }
 
 /// (statement, corrected value) of each interval, both ascending. In between, values are interpolated; beyond the first and
 /// the last, statements are corrected as much as there.
-struct Curve([(f64, f64); INTERVALS]);
+#[derive(Debug)]
+pub(crate) struct Curve([(f64, f64); INTERVALS]);
 
 impl Curve {
     /// The curve through the intervals, which is `known` where they have no outcomes.
@@ -101,7 +101,8 @@ impl Curve {
         Self(points.map(|(stated, corrected, _)| (stated, corrected)))
     }
 
-    fn at(&self, stated: f64) -> f64 {
+    /// The corrected probability for a statement.
+    pub fn at(&self, stated: f64) -> f64 {
         let points = &self.0;
         let above = points.partition_point(|(from, _)| *from <= stated);
         let Some(before) = above.checked_sub(1).map(|at| points[at]) else { return beyond(points[0], stated) };
@@ -134,6 +135,7 @@ fn interval_of(stated: f64) -> usize {
     ((stated * INTERVALS as f64) as usize).min(INTERVALS - 1)
 }
 
-fn group_of(age: Option<Millis>) -> usize {
+/// The group of evidence of this age; `None` if there is none.
+pub(crate) fn group_of(age: Option<Millis>) -> usize {
     age.map_or(GROUPS - 1, |age| AGES.partition_point(|end| *end <= age.as_secs()))
 }

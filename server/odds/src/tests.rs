@@ -1,7 +1,7 @@
 //! The estimator's arithmetic, by hand.
 
 use super::*;
-use crate::recalibration::Recalibration;
+use crate::recalibration::{Recalibration, group_of};
 use model::{CapacityType, Millis, SizeClass, Timestamp};
 
 fn at(minutes: i64) -> Timestamp {
@@ -117,7 +117,7 @@ fn no_size_is_likelier_than_a_smaller_one() {
 #[test]
 fn statements_are_corrected_by_what_happened() {
     let mut recalibration = Recalibration::default();
-    let stated = |recalibration: &Recalibration, value| recalibration.correct(value, None);
+    let stated = |recalibration: &Recalibration, value| recalibration.curve(group_of(None)).at(value);
     assert!((stated(&recalibration, 0.72) - 0.72).abs() < 1e-9, "without outcomes nothing is corrected");
     for nth in 0..1_000 {
         recalibration.record(0.725, None, nth % 5 == 0);
@@ -136,7 +136,7 @@ fn old_evidence_is_corrected_by_the_outcomes_after_old_evidence() {
         recalibration.record(0.5, young, false);
         recalibration.record(0.5, old, true);
     }
-    let found = [young, old].map(|age| recalibration.correct(0.5, age));
+    let found = [young, old].map(|age| recalibration.curve(group_of(age)).at(0.5));
     assert!(found[0] < 0.1 && found[1] > 0.9, "{found:?}");
 }
 
