@@ -41,7 +41,7 @@ impl PreparedCluster {
         account: Text,
         input: PlanningInput,
         launch_block: Option<Text>,
-        settings: &mut LaunchSettings,
+        settings: &LaunchSettings,
     ) -> Self {
         let (nodes, setting) = (ExistingNodes::new(&input), settings.of(&input));
         let nodes_bear_on_launches = bear_on_launches(&input);
@@ -87,8 +87,9 @@ impl PreparedCluster {
         let on_nodes = self.nodes.schedule(sets, &mut context.cache_of_nodes);
         let mut counts = vec![0; sets.len()];
         on_nodes.unschedulable.iter().for_each(|pod| counts[before.pod_set_of(&self.full.pods[*pod as usize])] += 1);
-        let launched = context.launch_plans.plan(setting, sets, &counts, context.cache);
-        let launches = match &*launched {
+        let launch_plans = Arc::clone(&context.launch_plans);
+        let launched = launch_plans.plan(setting, sets, &counts, context.cache);
+        let launches = match launched.get()? {
             LaunchPlan::Nodes(launches) => launches,
             LaunchPlan::Unplaced(blockers) => return Some(Answer::DoesNotFit(blockers.clone())),
             LaunchPlan::Invalid => return None,

@@ -1,6 +1,7 @@
 //! What the quotes of one thread share: odds, times to ready, and what is known of plans.
 
 use std::fmt;
+use std::sync::Arc;
 
 use model::{CapacityType, InstanceTypeName};
 use odds::{LaunchRequest, Odds, OddsAt};
@@ -20,7 +21,7 @@ pub struct QuoteContext<'m> {
     pub(crate) cache: &'m mut CompileCache,
     /// For inputs without NodePools.
     pub(crate) cache_of_nodes: CompileCache,
-    pub(crate) launch_plans: LaunchPlans,
+    pub(crate) launch_plans: Arc<LaunchPlans>,
     /// Odds of the last orders.
     known_odds: Vec<(Vec<LaunchRequest>, Odds)>,
 }
@@ -32,8 +33,14 @@ impl<'m> QuoteContext<'m> {
     /// Quotes with these odds and times. `cache` has compiled NodePools, and is kept from one quote to the next.
     #[must_use]
     pub fn new(odds: OddsAt<'m>, ready_time: &'m ReadyTimeOf<'m>, cache: &'m mut CompileCache) -> Self {
-        let (cache_of_nodes, launch_plans) = (CompileCache::default(), LaunchPlans::default());
+        let (cache_of_nodes, launch_plans) = (CompileCache::default(), Arc::default());
         Self { odds, ready_time, cache, cache_of_nodes, launch_plans, known_odds: Vec::new() }
+    }
+
+    /// The context with the plans of a quote whose clusters are quoted on several threads, at one time and with equal odds.
+    #[must_use]
+    pub fn sharing(self, launch_plans: &Arc<LaunchPlans>) -> Self {
+        Self { launch_plans: Arc::clone(launch_plans), ..self }
     }
 
     /// Probability that all of `requests` are filled.

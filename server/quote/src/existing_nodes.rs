@@ -28,18 +28,22 @@ impl ExistingNodes {
     /// The places of pods of `sets` on the nodes. Of most clusters nearly all nodes are full: those without room for any of
     /// the pods are left out, because what is compiled for each node takes far longer than to see that it is full.
     pub fn schedule(&mut self, sets: &[PodSet], cache: &mut CompileCache) -> Plan {
-        let all = std::mem::take(&mut self.input.nodes);
-        let numbered = (0_u32..).zip(all);
         let has_room = |at: u32| self.free.get(at as usize).is_some_and(|free| sets.iter().any(|set| fits(set, free)));
-        let (with_room, others): (Vec<_>, Vec<_>) = numbered.partition(|(at, _)| has_room(*at));
-        let (at, nodes): (Vec<u32>, Vec<Node>) = with_room.into_iter().unzip();
+        let numbers = 0..u32::try_from(self.free.len()).unwrap_or(u32::MAX);
+        let with_room: Vec<u32> = numbers.filter(|at| has_room(*at)).collect();
+        if with_room.is_empty() {
+            let pods = sets.iter().map(|set| set.count).sum();
+            return Plan { unschedulable: (0..pods).collect(), ..Plan::default() };
+        }
+        let all = std::mem::take(&mut self.input.nodes);
+        let (nodes, others) = split(all, &with_room);
         self.input.nodes = nodes;
         let before = add_pods(&mut self.input, sets);
         let mut plan = scheduler::schedule_with(&self.input, cache);
         remove_pods(&mut self.input, before);
-        plan.placements.iter_mut().for_each(|(_, node)| *node = at[*node as usize]);
+        plan.placements.iter_mut().for_each(|(_, node)| *node = with_room[*node as usize]);
         let mut all: Vec<(u32, Node)> =
-            at.into_iter().zip(std::mem::take(&mut self.input.nodes)).chain(others).collect();
+            with_room.into_iter().zip(std::mem::take(&mut self.input.nodes)).chain(others).collect();
         all.sort_unstable_by_key(|(at, _)| *at);
         self.input.nodes = all.into_iter().map(|(_, node)| node).collect();
         plan
@@ -68,6 +72,13 @@ pub(crate) fn bear_on_launches(full: &PlanningInput) -> bool {
     let running = full.nodes.iter().flat_map(|node| &node.pods).map(|pod| &full.shapes[pod.shape as usize]);
     let mut terms = running.flat_map(|shape| &shape.pod_anti_affinity);
     full.pools.iter().any(|pool| !pool.limits.is_empty()) || terms.any(|term| term.topology_key.as_ref() != HOSTNAME)
+}
+
+/// The nodes at these numbers, which ascend, and the others with their numbers.
+fn split(nodes: Vec<Node>, numbers: &[u32]) -> (Vec<Node>, Vec<(u32, Node)>) {
+    let (chosen, others): (Vec<_>, Vec<_>) =
+        (0..).zip(nodes).partition(|(number, _)| numbers.binary_search(number).is_ok());
+    (chosen.into_iter().map(|(_, node)| node).collect(), others)
 }
 
 /// What the pods of the node leave of it.

@@ -1,9 +1,7 @@
-//! What clusters with one launch setting launch for the same pods: planned once.
+//! What clusters with one launch setting launch for the same pods: planned once, on whichever thread needs it first.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use model::plan::PlannedNode;
 use model::{MicroUsd, Text};
@@ -41,7 +39,7 @@ pub(crate) struct Launches {
     /// The nodes as a quote states them.
     pub new_nodes: Vec<NewNodes>,
     /// What is known of them in each account.
-    known: RefCell<BTreeMap<Text, (Odds, ReadyTime)>>,
+    known: Mutex<BTreeMap<Text, (Odds, ReadyTime)>>,
 }
 
 impl Launches {
@@ -50,18 +48,21 @@ impl Launches {
         MicroUsd(self.nodes.iter().map(|(node, _)| node.cost().0).sum())
     }
 
-    /// What `compute` returns for the account, computed once.
+    /// What `compute` returns for the account, computed once: other threads wait for it.
     pub fn known_of(&self, account: &Text, compute: impl FnOnce() -> (Odds, ReadyTime)) -> (Odds, ReadyTime) {
-        *self.known.borrow_mut().entry(account.clone()).or_insert_with(compute)
+        *lock(&self.known).entry(account.clone()).or_insert_with(compute)
     }
 }
 
-/// Plans for the pod sets of one quote.
+/// Plans for the pod sets of one quote, which the threads of the quote share.
 #[derive(Debug, Default)]
-pub(crate) struct LaunchPlans {
+pub struct LaunchPlans(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
     sets: Vec<PodSet>,
     /// By the address of the setting, which is held, so that the address is not reused.
-    known: FxHashMap<*const LaunchSetting, KnownPlans>,
+    known: FxHashMap<usize, Arc<KnownPlans>>,
 }
 
 /// What is known of one setting.
@@ -69,44 +70,58 @@ pub(crate) struct LaunchPlans {
 struct KnownPlans {
     setting: Arc<LaunchSetting>,
     /// What the pods are worth, for the lower bound; `None` if launches are not all that they need.
-    values: Option<PodValues>,
+    values: OnceLock<Option<PodValues>>,
     /// By number of pods of each set.
-    plans: FxHashMap<Vec<u32>, Rc<LaunchPlan>>,
+    plans: Mutex<FxHashMap<Vec<u32>, Arc<OnceLock<LaunchPlan>>>>,
 }
 
 impl LaunchPlans {
-    /// What is launched for so many pods of each of `sets`.
-    pub fn plan(
-        &mut self,
+    /// What is launched for so many pods of each of `sets`: set when this returns. A plan that another thread is making is
+    /// waited for.
+    pub(crate) fn plan(
+        &self,
         setting: &Arc<LaunchSetting>,
         sets: &[PodSet],
         counts: &[u32],
         cache: &mut CompileCache,
-    ) -> Rc<LaunchPlan> {
-        if self.sets != sets {
-            self.sets = sets.to_vec();
-            self.known.clear();
-        }
-        let known = (self.known.entry(Arc::as_ptr(setting))).or_insert_with(|| KnownPlans::new(setting, sets, cache));
-        if let Some(plan) = known.plans.get(counts) {
-            return Rc::clone(plan);
-        }
-        let plan = Rc::new(known.planned(sets, counts, cache));
-        known.plans.insert(counts.to_vec(), Rc::clone(&plan));
+    ) -> Arc<OnceLock<LaunchPlan>> {
+        let known = self.known_of(setting, sets);
+        let plan = Arc::clone(lock(&known.plans).entry(counts.to_vec()).or_default());
+        plan.get_or_init(|| known.planned(sets, counts, cache));
         plan
+    }
+
+    fn known_of(&self, setting: &Arc<LaunchSetting>, sets: &[PodSet]) -> Arc<KnownPlans> {
+        let mut state = lock(&self.0);
+        if state.sets != sets {
+            *state = State { sets: sets.to_vec(), known: FxHashMap::default() };
+        }
+        let known = state.known.entry(Arc::as_ptr(setting) as usize);
+        Arc::clone(known.or_insert_with(|| Arc::new(KnownPlans::new(setting))))
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl KnownPlans {
-    fn new(setting: &Arc<LaunchSetting>, sets: &[PodSet], cache: &mut CompileCache) -> Self {
-        let mut input = setting.empty_cluster();
-        add_pods(&mut input, sets);
-        let values = PodValues::of(&input, cache);
-        Self { setting: Arc::clone(setting), values, plans: FxHashMap::default() }
+    fn new(setting: &Arc<LaunchSetting>) -> Self {
+        Self { setting: Arc::clone(setting), values: OnceLock::new(), plans: Mutex::default() }
+    }
+
+    fn values(&self, sets: &[PodSet], cache: &mut CompileCache) -> Option<&PodValues> {
+        let values = || {
+            let mut input = self.setting.empty_cluster();
+            add_pods(&mut input, sets);
+            PodValues::of(&input, cache)
+        };
+        self.values.get_or_init(values).as_ref()
     }
 
     fn planned(&self, sets: &[PodSet], counts: &[u32], cache: &mut CompileCache) -> LaunchPlan {
         let mut input = self.setting.empty_cluster();
+        let all_sets = sets;
         let sets: Vec<PodSet> =
             sets.iter().zip(counts).map(|(set, count)| PodSet { count: *count, ..set.clone() }).collect();
         let before = add_pods(&mut input, &sets);
@@ -121,7 +136,7 @@ impl KnownPlans {
         if !verifier::check(&input, &plan).is_empty() {
             return LaunchPlan::Invalid;
         }
-        let lower_bound = match &self.values {
+        let lower_bound = match self.values(all_sets, cache) {
             Some(values) => values.bound((0..).zip(counts).map(|(set, count)| (before.shape_of(set), *count))),
             None => lower_bound_with(&input, &plan, cache),
         };
@@ -135,7 +150,7 @@ impl KnownPlans {
             new_nodes: launches::new_nodes(&input, &plan, &sets, before),
             nodes: plan.nodes.into_iter().map(sets_of).collect(),
             lower_bound,
-            known: RefCell::default(),
+            known: Mutex::default(),
         })
     }
 }

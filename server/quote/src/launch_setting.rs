@@ -1,6 +1,6 @@
 //! What the launches of a cluster depend on, shared by all clusters that have the same.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use model::input::{PlanningInput, Policy};
 use model::{DaemonSet, Labels, NodePool, PodShape, Resources};
@@ -16,23 +16,22 @@ pub(crate) struct LaunchSetting {
 /// The settings of all prepared clusters. Clusters made from one template share a setting, and what a quote launches is
 /// planned once for it.
 #[derive(Debug, Default)]
-pub struct LaunchSettings {
-    known: Vec<Arc<LaunchSetting>>,
-}
+pub struct LaunchSettings(Mutex<Vec<Arc<LaunchSetting>>>);
 
 impl LaunchSettings {
     /// The setting of `input`; `None` where launches depend on the nodes of the cluster by more than limits.
-    pub(crate) fn of(&mut self, input: &PlanningInput) -> Option<Arc<LaunchSetting>> {
+    pub(crate) fn of(&self, input: &PlanningInput) -> Option<Arc<LaunchSetting>> {
         if input.pools.iter().any(counts_nodes) {
             return None;
         }
         let setting = LaunchSetting::of(input);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Settings that no cluster has any more.
-        self.known.retain(|known| Arc::strong_count(known) > 1);
-        let known = self.known.iter().find(|known| ***known == setting).cloned();
+        all.retain(|known| Arc::strong_count(known) > 1);
+        let known = all.iter().find(|known| ***known == setting).cloned();
         Some(known.unwrap_or_else(|| {
             let new = Arc::new(setting);
-            self.known.push(Arc::clone(&new));
+            all.push(Arc::clone(&new));
             new
         }))
     }

@@ -32,6 +32,7 @@ pub mod ready_times;
 pub use answer::{Answer, Blocker, ClusterQuote, ExistingNodePods, Fit, NewNodes, PodCount, Quote};
 pub use cluster::PreparedCluster;
 pub use context::{QuoteContext, ReadyTimeOf};
+pub use launch_plans::LaunchPlans;
 pub use launch_setting::LaunchSettings;
 pub use pod_set::{InvalidPodSets, MAX_PODS, PodSet, validate};
 pub use rank::rank;

@@ -65,11 +65,17 @@ impl KnownFacts {
         self.lock().clusters.get(cluster).cloned()
     }
 
-    /// The thread of the cluster has prepared the facts that were taken then.
-    pub(super) fn set(&self, cluster: &ClusterName, key: FactsKey, taken: Instant) {
+    /// The thread of the cluster gets the facts that were taken then. False if it has later ones: a quote may have asked for
+    /// facts while earlier ones were being prepared.
+    pub(super) fn set(&self, cluster: &ClusterName, key: FactsKey, taken: Instant) -> bool {
         let (mut state, key) = (self.lock(), Arc::new(key));
-        let quoted = state.clusters.get(cluster).map_or(Some(taken), |known| known.quoted);
+        let known = state.clusters.get(cluster);
+        if known.is_some_and(|known| known.taken > taken) {
+            return false;
+        }
+        let quoted = known.map_or(Some(taken), |known| known.quoted);
         state.clusters.insert(cluster.clone(), Known { key, taken, quoted });
+        true
     }
 
     /// The facts with this key still held then. Nothing changes if the cluster has others by now.
@@ -135,7 +141,7 @@ mod tests {
     fn known(begin: Instant, taken: &[(&str, u64)]) -> KnownFacts {
         let known = KnownFacts::default();
         for (cluster, at) in taken {
-            known.set(&name(cluster), FactsKey::default(), begin + Duration::from_millis(*at));
+            assert!(known.set(&name(cluster), FactsKey::default(), begin + Duration::from_millis(*at)));
         }
         known
     }
@@ -151,8 +157,11 @@ mod tests {
         // A later answer of an earlier question.
         facts.renew(&name("a"), first.key(), at(400));
         assert_eq!(facts.get(&name("a")).and_then(|known| known.recent(at(1_900))), Some(at(900)));
-        // The thread has prepared other facts since.
-        facts.set(&name("a"), FactsKey::default(), at(1_000));
+        // Facts that were taken before those that the thread has.
+        assert!(!facts.set(&name("a"), FactsKey::default(), at(899)));
+        assert!(facts.get(&name("a")).is_some_and(|known| Arc::ptr_eq(known.key(), first.key())));
+        // The thread has other facts since.
+        assert!(facts.set(&name("a"), FactsKey::default(), at(1_000)));
         facts.renew(&name("a"), first.key(), at(5_000));
         assert_eq!(facts.get(&name("a")).and_then(|known| known.recent(at(5_000))), None);
     }
@@ -166,7 +175,7 @@ mod tests {
         assert!(!facts.begin_refresh(), "a task runs already");
         assert_eq!(facts.due(at(1_000)), Some(vec![name("b"), name("a")]));
         // Preparing a cluster again is no quote.
-        facts.set(&name("b"), FactsKey::default(), at(5_000));
+        assert!(facts.set(&name("b"), FactsKey::default(), at(5_000)));
         assert_eq!(facts.due(at(5_299)), Some(vec![name("a"), name("c")]));
         facts.quoted(&name("b"), at(5_300));
         assert_eq!(facts.due(at(6_000)), Some(vec![name("b")]));

@@ -10,7 +10,7 @@ use fleetwright_proto::v1;
 use futures::future::join_all;
 use model::{ClusterName, Millis, Text, Timestamp};
 use quote::rank::VALIDITY;
-use quote::{ClusterQuote, PodSet};
+use quote::{ClusterQuote, LaunchPlans, PodSet};
 use replica::offerings::region_and_account;
 use store::clock;
 use tokio::sync::oneshot;
@@ -119,7 +119,13 @@ impl CapacityApi {
                 Err(cluster) => unreachable.push(names::cluster(&cluster)),
             }
         }
-        let jobs = of_threads.into_iter().map(|(thread, clusters)| self.quote_on(thread, clusters, sets, deadline));
+        let launch_plans = Arc::<LaunchPlans>::default();
+        let job = |clusters, answer| {
+            let (sets, launch_plans) = (Arc::clone(sets), Arc::clone(&launch_plans));
+            QuoteJob { sets, launch_plans, clusters, deadline, answer }
+        };
+        let jobs =
+            of_threads.into_iter().map(|(thread, clusters)| self.quote_on(thread, |answer| job(clusters, answer)));
         let mut quotes = Vec::with_capacity(clusters);
         for answer in join_all(jobs).await {
             let answer = answer?;
@@ -177,16 +183,16 @@ impl CapacityApi {
         scope.map(|scope| Text::from(region_and_account(scope).1)).unwrap_or_default()
     }
 
+    /// What a thread answers to the job that gets the sender of its answer.
     async fn quote_on(
         &self,
         thread: usize,
-        clusters: Vec<AskedCluster>,
-        sets: &Arc<[PodSet]>,
-        deadline: Instant,
+        job: impl FnOnce(oneshot::Sender<Option<Vec<ClusterQuote>>>) -> QuoteJob,
     ) -> Result<Vec<ClusterQuote>, Status> {
         let (answer, answered) = oneshot::channel();
-        let sets = Arc::clone(sets);
-        self.threads.submit(thread, Job::Quote(QuoteJob { sets, clusters, deadline, answer }));
+        let job = job(answer);
+        let deadline = job.deadline;
+        self.threads.submit(thread, Job::Quote(job));
         match timeout_at(deadline, answered).await {
             Ok(Ok(Some(quotes))) => Ok(quotes),
             Ok(Err(_)) => Err(errors::status(Reason::Internal, "a quote failed; see the server's log")),

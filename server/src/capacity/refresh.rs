@@ -5,14 +5,13 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream;
 use model::ClusterName;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::known_facts::MAX_AGE;
 use super::service::CapacityApi;
-use super::worker::{AskedFacts, Job};
+use super::worker::AskedFacts;
 
-/// Clusters that are prepared at one time. A quote waits for no more than those before it.
+/// Clusters that are prepared at one time.
 const CONCURRENT: usize = 2;
 
 /// Shortest pause between two rounds.
@@ -39,10 +38,8 @@ impl CapacityApi {
         let known = self.threads.known().get(&name);
         match self.ask_facts(name.clone(), known.as_ref(), MAX_AGE).await {
             Ok(cluster) if matches!(cluster.facts, AskedFacts::Changed(_)) => {
-                let (done, is_done) = oneshot::channel();
-                self.threads.submit(self.threads.of(&name), Job::Prepare { cluster: Box::new(cluster), done });
-                // An error is a panic of the thread, which is logged and drops what it has prepared.
-                let _prepared = is_done.await;
+                // An error is a panic of a thread, which is logged: the next quote asks for the facts again.
+                let _taken = self.threads.prepare(cluster).await;
             }
             Ok(cluster) if matches!(cluster.facts, AskedFacts::Prepared) => {}
             // The next quote asks again, and says why there is no answer.

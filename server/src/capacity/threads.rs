@@ -1,7 +1,8 @@
 //! Threads that quote and plan for the API, apart from those that decide.
 //!
-//! Each thread keeps its own clusters prepared, so that they are prepared once and no thread waits for another. The number of
-//! requests in progress is bounded.
+//! Each thread has its own clusters, so that they are prepared once and no thread waits for another. What is prepared before
+//! a quote asks for it is prepared on threads beside them, so that no quote waits for it. The number of requests in progress
+//! is bounded.
 
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,22 +11,27 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use model::ClusterName;
+use quote::LaunchSettings;
 use rustc_hash::FxBuildHasher;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tonic::Status;
 use tracing::error;
 
 use super::errors::{Reason, retry_after};
 use super::estimates::Estimates;
 use super::known_facts::KnownFacts;
-use super::worker::{Job, Worker};
+use super::worker::{AskedCluster, Job, Prepared, Worker};
 use crate::control_loop::lower_priority;
 
 /// Most threads; more than that would take memory for little.
 const MOST_THREADS: usize = 4;
 
-/// Added to the niceness of the threads: that of planners, above searches (19). Below it, a quote waits for searches.
-const NICENESS: i32 = 10;
+/// Added to the niceness of the threads: a client waits for a quote, but less than pods wait for decisions, whose threads keep
+/// their priority. Planners have 10 and searches 19.
+const NICENESS: i32 = 5;
+
+/// Added to the niceness of the threads that prepare clusters before a quote asks for them.
+const PREPARATION_NICENESS: i32 = 15;
 
 /// Requests in progress at one time.
 const CONCURRENT: usize = 16;
@@ -36,10 +42,15 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// A thread without a job for this long drops what it has prepared.
 const IDLE: Duration = Duration::from_mins(10);
 
+/// A cluster to prepare, and who is told when its thread has taken it.
+type Preparation = (AskedCluster, oneshot::Sender<()>);
+
 /// The threads. They end when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct CapacityThreads {
     queues: Arc<[mpsc::Sender<Job>]>,
+    /// For each of the threads one that prepares its clusters.
+    preparations: Arc<[mpsc::Sender<Preparation>]>,
     known: Arc<KnownFacts>,
     places: Arc<Semaphore>,
 }
@@ -55,18 +66,21 @@ impl CapacityThreads {
     }
 
     fn start_some(threads: usize, estimates: &Arc<Estimates>) -> std::io::Result<Self> {
-        let known = Arc::<KnownFacts>::default();
-        let mut queues = Vec::with_capacity(threads);
+        let (known, settings) = (Arc::<KnownFacts>::default(), Arc::<LaunchSettings>::default());
+        let (mut queues, mut preparations) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
         for number in 0..threads {
             let (queue, jobs) = mpsc::channel();
-            let (estimates, known) = (Arc::clone(estimates), Arc::clone(&known));
-            std::thread::Builder::new().name(format!("quotes-{number}")).spawn(move || {
-                lower_priority(NICENESS);
-                work(&jobs, &estimates, &known);
-            })?;
+            let worker = Worker::new(Arc::clone(estimates), Arc::clone(&known), Arc::clone(&settings));
+            start_thread(format!("quotes-{number}"), NICENESS, move || work(&jobs, worker))?;
+            let (preparation, asked) = mpsc::channel();
+            let (prepared, settings) = (queue.clone(), Arc::clone(&settings));
+            let prepare = move || prepare(&asked, &prepared, &settings);
+            start_thread(format!("prepare-{number}"), PREPARATION_NICENESS, prepare)?;
             queues.push(queue);
+            preparations.push(preparation);
         }
-        Ok(Self { queues: queues.into(), known, places: Arc::new(Semaphore::new(CONCURRENT)) })
+        let places = Arc::new(Semaphore::new(CONCURRENT));
+        Ok(Self { queues: queues.into(), preparations: preparations.into(), known, places })
     }
 
     /// The place of a request until it is dropped.
@@ -97,15 +111,41 @@ impl CapacityThreads {
         (FxBuildHasher.hash_one(cluster) >> 32) as usize % self.queues.len()
     }
 
+    /// Queues the preparation of a cluster for the quotes to come. The answer comes when its thread has taken it.
+    pub(crate) fn prepare(&self, cluster: AskedCluster) -> oneshot::Receiver<()> {
+        let (taken, is_taken) = oneshot::channel();
+        let _sent = self.preparations[self.of(&cluster.name)].send((cluster, taken));
+        is_taken
+    }
+
     /// Queues a job. It is dropped, with its answer, if the thread has ended.
     pub(crate) fn submit(&self, thread: usize, job: Job) {
         let _sent = self.queues[thread].send(job);
     }
 }
 
+fn start_thread(name: String, niceness: i32, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name).spawn(move || {
+        lower_priority(niceness);
+        run();
+    })?;
+    Ok(())
+}
+
+/// Prepares clusters until their senders are gone.
+fn prepare(asked: &mpsc::Receiver<Preparation>, prepared: &mpsc::Sender<Job>, settings: &LaunchSettings) {
+    for (cluster, taken) in asked {
+        match catch_unwind(AssertUnwindSafe(|| Prepared::new(cluster, settings))) {
+            // A thread that has ended takes none.
+            Ok(Some(cluster)) => drop(prepared.send(Job::Take { cluster: Box::new(cluster), taken })),
+            Ok(None) => {}
+            Err(_) => error!("preparation of a cluster for quotes panicked"),
+        }
+    }
+}
+
 /// Does the jobs until their senders are gone.
-fn work(jobs: &mpsc::Receiver<Job>, estimates: &Arc<Estimates>, known: &Arc<KnownFacts>) {
-    let mut worker = Worker::new(Arc::clone(estimates), Arc::clone(known));
+fn work(jobs: &mpsc::Receiver<Job>, mut worker: Worker) {
     loop {
         let job = match jobs.recv_timeout(IDLE) {
             Ok(job) => job,

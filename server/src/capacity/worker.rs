@@ -1,14 +1,14 @@
-//! One thread that quotes and plans: the clusters that it has prepared, and what it does with them.
+//! One thread that quotes and plans: the clusters that are prepared for it, and what it does with them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use controller::planning_facts::PlanningFacts;
+use controller::planning_facts::{FactsKey, PlanningFacts};
 use model::plan::{Reason as PlanReason, ReasonCode};
 use model::{CapacityType, ClusterName, InstanceTypeName, Text};
 use odds::OddsAt;
 use planner::CompileCache;
-use quote::{Answer, Blocker, ClusterQuote, LaunchSettings, PodSet, PreparedCluster, QuoteContext};
+use quote::{Answer, Blocker, ClusterQuote, LaunchPlans, LaunchSettings, PodSet, PreparedCluster, QuoteContext};
 use store::clock;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -23,8 +23,8 @@ pub(crate) enum Job {
     Quote(QuoteJob),
     /// Plans a cluster, which changes nothing.
     Plan { plan: Box<WhatIfPlan>, answer: oneshot::Sender<WhatIfResult> },
-    /// Prepares a cluster for the quotes to come.
-    Prepare { cluster: Box<AskedCluster>, done: oneshot::Sender<()> },
+    /// Takes a cluster that is prepared for the quotes to come, unless the thread has later facts.
+    Take { cluster: Box<Prepared>, taken: oneshot::Sender<()> },
     /// Drops a cluster that this process does not decide for any more.
     Forget(ClusterName),
 }
@@ -32,6 +32,8 @@ pub(crate) enum Job {
 /// Clusters to quote.
 pub(crate) struct QuoteJob {
     pub(crate) sets: Arc<[PodSet]>,
+    /// Shared by the threads of the quote.
+    pub(crate) launch_plans: Arc<LaunchPlans>,
     pub(crate) clusters: Vec<AskedCluster>,
     /// After it the rest of the clusters is not quoted.
     pub(crate) deadline: Instant,
@@ -46,6 +48,14 @@ pub(crate) struct AskedCluster {
     /// When the facts were taken, or last known to hold.
     pub(crate) taken: Instant,
     pub(crate) facts: AskedFacts,
+}
+
+/// A cluster that is prepared for quotes.
+pub(crate) struct Prepared {
+    cluster: PreparedCluster,
+    key: FactsKey,
+    /// When its facts were taken.
+    taken: Instant,
 }
 
 /// What is known of a cluster.
@@ -64,9 +74,20 @@ impl Job {
         match self {
             Self::Quote(_) => "quote",
             Self::Plan { .. } => "plan",
-            Self::Prepare { .. } => "prepare",
+            Self::Take { .. } => "take",
             Self::Forget(_) => "forget",
         }
+    }
+}
+
+impl Prepared {
+    /// Prepares a cluster of which there are new facts.
+    pub(crate) fn new(asked: AskedCluster, settings: &LaunchSettings) -> Option<Self> {
+        let AskedCluster { name, account, taken, facts: AskedFacts::Changed(facts) } = asked else { return None };
+        let (input, hold, key) = (facts.build(), facts.launch_block().cloned(), facts.key().clone());
+        // The cluster's task need not copy its state any more.
+        drop(facts);
+        Some(Self { cluster: PreparedCluster::new(name, account, input, hold, settings), key, taken })
     }
 }
 
@@ -74,26 +95,21 @@ impl Job {
 pub(crate) struct Worker {
     estimates: Arc<Estimates>,
     known: Arc<KnownFacts>,
+    /// Shared by all threads that prepare clusters.
+    settings: Arc<LaunchSettings>,
     clusters: BTreeMap<ClusterName, PreparedCluster>,
-    settings: LaunchSettings,
     cache: CompileCache,
 }
 
 impl Worker {
-    pub(crate) fn new(estimates: Arc<Estimates>, known: Arc<KnownFacts>) -> Self {
-        Self {
-            estimates,
-            known,
-            clusters: BTreeMap::new(),
-            settings: LaunchSettings::default(),
-            cache: CompileCache::default(),
-        }
+    pub(crate) fn new(estimates: Arc<Estimates>, known: Arc<KnownFacts>, settings: Arc<LaunchSettings>) -> Self {
+        Self { estimates, known, settings, clusters: BTreeMap::new(), cache: CompileCache::default() }
     }
 
     /// Drops everything that is prepared.
     pub(crate) fn clear(&mut self) {
         self.clusters.keys().for_each(|cluster| self.known.forget(cluster));
-        *self = Self::new(Arc::clone(&self.estimates), Arc::clone(&self.known));
+        (self.clusters, self.cache) = (BTreeMap::new(), CompileCache::default());
     }
 
     pub(crate) fn run(&mut self, job: Job) {
@@ -102,24 +118,26 @@ impl Worker {
             // The caller may have gone.
             Job::Plan { plan, answer } if !answer.is_closed() => drop(answer.send(plan.run(&mut self.cache))),
             Job::Plan { .. } => {}
-            Job::Prepare { cluster, done } => {
-                self.prepare(*cluster);
+            Job::Take { cluster, taken } => {
+                self.take(*cluster);
                 // The caller may have gone.
-                let _sent = done.send(());
+                let _sent = taken.send(());
             }
             Job::Forget(cluster) => drop(self.clusters.remove(&cluster)),
         }
     }
 
     fn quote(&mut self, job: QuoteJob) {
-        let QuoteJob { sets, clusters, deadline, answer } = job;
+        let QuoteJob { sets, launch_plans, clusters, deadline, answer } = job;
         let (mut asked, mut quotes) = (Vec::new(), Vec::new());
         for cluster in clusters {
             let name = cluster.name.clone();
             match cluster.facts {
                 AskedFacts::NotSynced => quotes.push(not_synced(name)),
                 AskedFacts::Changed(_) | AskedFacts::Prepared => {
-                    self.prepare(cluster);
+                    if let Some(prepared) = Prepared::new(cluster, &self.settings) {
+                        self.take(prepared);
+                    }
                     asked.push(name);
                 }
             }
@@ -128,7 +146,8 @@ impl Worker {
         asked.sort_by_cached_key(|name| self.clusters.get(name).map(PreparedCluster::setting_number));
         let (odds, ready) = (self.estimates.odds(), self.estimates.ready_times());
         let ready_time = |kind: &InstanceTypeName, paid: CapacityType| ready.of(kind, paid);
-        let mut context = QuoteContext::new(OddsAt::new(&odds, clock::now()), &ready_time, &mut self.cache);
+        let context = QuoteContext::new(OddsAt::new(&odds, clock::now()), &ready_time, &mut self.cache);
+        let mut context = context.sharing(&launch_plans);
         for name in asked {
             if answer.is_closed() {
                 return;
@@ -149,14 +168,11 @@ impl Worker {
         drop(answer.send(Some(quotes)));
     }
 
-    fn prepare(&mut self, cluster: AskedCluster) {
-        let AskedCluster { name, account, taken, facts: AskedFacts::Changed(facts) } = cluster else { return };
-        let (input, hold, key) = (facts.build(), facts.launch_block().cloned(), facts.key().clone());
-        // The cluster's task need not copy its state any more.
-        drop(facts);
-        let prepared = PreparedCluster::new(name.clone(), account, input, hold, &mut self.settings);
-        self.known.set(&name, key, taken);
-        self.clusters.insert(name, prepared);
+    fn take(&mut self, prepared: Prepared) {
+        let Prepared { cluster, key, taken } = prepared;
+        if self.known.set(cluster.name(), key, taken) {
+            self.clusters.insert(cluster.name().clone(), cluster);
+        }
     }
 }
 

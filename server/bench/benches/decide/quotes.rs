@@ -109,7 +109,7 @@ pub fn report(flags: &Flags) -> Result<()> {
 /// The clusters of a case, those with equal NodePools beside each other.
 fn fleet(case: &Case, base: &PlanningInput) -> Vec<PreparedCluster> {
     let mut rng = SeededRng::new(7);
-    let mut settings = LaunchSettings::default();
+    let settings = LaunchSettings::default();
     let mut clusters: Vec<PreparedCluster> = (0..case.clusters)
         .map(|at| {
             let mut input = base.clone();
@@ -123,7 +123,7 @@ fn fleet(case: &Case, base: &PlanningInput) -> Vec<PreparedCluster> {
                 let missing = rng.pick(&[0, 0, 0, 0, 0, 0, 0, 0, 2, 5]);
                 node.pods.truncate(node.pods.len() - missing);
             }
-            PreparedCluster::new(format!("c{at:04}").into(), "111111111111".into(), input, None, &mut settings)
+            PreparedCluster::new(format!("c{at:04}").into(), "111111111111".into(), input, None, &settings)
         })
         .collect();
     clusters.sort_by_key(PreparedCluster::setting_number);

@@ -138,7 +138,7 @@ pub fn pods(name: &str, count: u32, cpus: i64) -> PodSet {
 }
 
 pub fn prepared(name: &str, input: PlanningInput) -> PreparedCluster {
-    PreparedCluster::new(name.into(), "111111111111".into(), input, None, &mut LaunchSettings::default())
+    PreparedCluster::new(name.into(), "111111111111".into(), input, None, &LaunchSettings::default())
 }
 
 /// Quotes with these odds.

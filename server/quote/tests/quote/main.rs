@@ -98,7 +98,7 @@ fn a_held_cluster_is_quoted_for_its_existing_nodes_only() {
     let mut input = cluster(pool());
     add_node(&mut input, "n1", &[]);
     let hold = Some(Text::from("the cluster is frozen"));
-    let mut held = PreparedCluster::new("c".into(), "1".into(), input, hold, &mut LaunchSettings::default());
+    let mut held = PreparedCluster::new("c".into(), "1".into(), input, hold, &LaunchSettings::default());
     assert_eq!(fit(&quote(&mut held, &[pods("job", 8, 1)])).price, MicroUsd(0));
     let found = quote(&mut held, &[pods("job", 9, 1)]);
     let [blocker] = blockers(&found) else { panic!("{found:?}") };
@@ -221,13 +221,13 @@ fn refused_launches_lower_the_odds_of_later_ones() {
 
 #[test]
 fn clusters_with_equal_pools_share_what_is_planned_for_launches() {
-    let mut settings = LaunchSettings::default();
+    let settings = LaunchSettings::default();
     let shared = pool();
     let mut limited = shared.clone();
     limited.limits = Resources::from_iter([(CPU, 8_000)]);
     let mut labelled = shared.clone();
     labelled.labels = labels(&[("team", "a")]);
-    let mut number = |pool| PreparedCluster::new("c".into(), "1".into(), cluster(pool), None, &mut settings);
+    let number = |pool| PreparedCluster::new("c".into(), "1".into(), cluster(pool), None, &settings);
     let clusters = [number(shared), number(limited), number(labelled)];
     let numbers = clusters.each_ref().map(PreparedCluster::setting_number);
     assert!(numbers[0] == numbers[1] && numbers[0] != numbers[2] && numbers[0] != 0, "{numbers:?}");
