@@ -400,12 +400,17 @@ fn watch_store(
     receiver
 }
 
-/// Follows the other replicas, and the summaries of clusters in the store.
-fn follow_replicas(tasks: &mut JoinSet<anyhow::Result<()>>, fleet: &FleetApi, stop: &CancellationToken) {
+/// Follows the other replicas, and the summaries of clusters in the store. When it returns, all clusters of the store are
+/// known.
+async fn follow_replicas(
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    fleet: &FleetApi,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
     let (store, directory) = (Arc::clone(&fleet.store), Arc::clone(&fleet.directory));
     let (instance, clients) = (fleet.instance.to_string(), fleet.replicas.clone());
     tasks.spawn(replica_clients::run(store, instance, clients, directory, stop.clone()));
-    tasks.spawn(summaries::run(Arc::clone(&fleet.store), Arc::clone(&fleet.directory), stop.clone()));
+    Ok(summaries::follow(tasks, &fleet.store, &fleet.directory, stop).await?)
 }
 
 /// Starts the threads of quotes, and the task that teaches them what becomes of launches in `regions`.
@@ -483,7 +488,7 @@ impl Server {
             scopes: scopes.into(),
             simulated: components.simulated,
         };
-        follow_replicas(&mut tasks, &fleet, &stop);
+        follow_replicas(&mut tasks, &fleet, &stop).await?;
         let capacity = start_capacity(&mut tasks, &fleet, regions, &stop)?;
         let registered = (replica, components.certificates.clone());
         tasks.spawn(replicas::run(Arc::clone(&fleet.store), registered, Arc::clone(&replicas), stop.clone()));
