@@ -1,10 +1,11 @@
 //! `fleetwright simulate holds`: many holds of capacity on two real servers with one PostgreSQL, both killed repeatedly.
 //!
 //! The cloud is a separate process with slow calls and shortages; clusters and agents run in this process, half of them with
-//! each server. Clients create holds through either server, some with the quoted price as limit, repeat their requests with
-//! the same id, and then commit, release or forget them. A server is killed with SIGKILL and started again all the while. The result is computed from what clients
-//! were told, from lists of holds, and from the ledgers of cloud and clusters: no hold is lost, none exists twice, none is
-//! alive past its end, and in the end exactly the machines of holds that are kept are billed.
+//! each server. Clients create holds through either server, some with the quoted price as limit and some for offerings
+//! without an alternative, repeat their requests with the same id, and then commit, release or forget them. A server is killed
+//! with SIGKILL and started again all the while. The result is computed from what clients were told, from lists of holds, and
+//! from the ledgers of cloud and clusters: no hold is lost, none exists twice, none is alive past its end, and in the end
+//! exactly the machines of holds that are kept are billed.
 //!
 //! Reading order: [`run`], [`client`] (what clients do), [`clusters`], [`check`] (what must hold).
 
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use cloud::simulated::SeededRng;
 use fleetwright_proto::simulation::v1;
+use fleetwright_proto::v1::HoldState;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tracing::info;
@@ -73,7 +75,10 @@ pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
     info!(kills = kills.load(Ordering::Relaxed), holds = outcomes.len(), "no server is killed any more");
     let mut report = Report { kills: kills.load(Ordering::Relaxed), ..Report::default() };
     check::settle(&mut report, &clients, &clusters, &mut ledger, &outcomes, SETTLE_TIMEOUT, POLL_INTERVAL).await?;
-    report.overdue = watcher.stop().await;
+    let seen = watcher.stop().await;
+    let failed = outcomes.iter().filter(|one| one.state == HoldState::Failed);
+    report.failed_with_nodes = failed.filter(|one| seen.with_nodes.contains(&one.name)).count();
+    report.overdue = seen.overdue.into_iter().collect();
     report.repeated = clients.repeated();
     report.took = begun.elapsed();
     for server in servers.lock().await.drain(..) {

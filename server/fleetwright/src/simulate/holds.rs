@@ -82,10 +82,11 @@ fn table(report: &Report) -> String {
     let ready = |percent| percentile(&report.ready_ms, percent) as f64 / 1_000.0;
     let mut text = format!(
         "{created} holds, {kills} kills of two servers, {:.0} s; {repeated} calls were repeated\n\
-         {committed} committed, {released} released, {expired} expired, {failed} failed, {kept} kept\n\
+         {committed} committed, {released} released, {expired} expired, {failed} failed ({} with nodes), {kept} kept\n\
          room was there after {:.1} s (median; 99% within {:.1} s)\n\
          {launched} instances launched; {alive} are billed at the end\n",
         report.took.as_secs_f64(),
+        report.failed_with_nodes,
         ready(50),
         ready(99),
     );
@@ -106,6 +107,7 @@ fn document(report: &Report) -> Value {
         "released": report.released,
         "expired": report.expired,
         "failed": report.failed,
+        "failedWithNodes": report.failed_with_nodes,
         "kept": report.kept,
         "readyMillisP50": percentile(&report.ready_ms, 50),
         "readyMillisP99": percentile(&report.ready_ms, 99),

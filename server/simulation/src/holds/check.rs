@@ -20,10 +20,19 @@ use server::clouds::remote::Client;
 /// Interval at which holds are listed.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Lists holds all the time, and remembers those that were alive after their end.
+/// Lists holds all the time, and remembers what it saw.
 pub(super) struct Watcher {
-    task: JoinHandle<BTreeSet<String>>,
+    task: JoinHandle<Seen>,
     stop: CancellationToken,
+}
+
+/// Names of holds.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Alive after their end.
+    pub overdue: BTreeSet<String>,
+    /// With nodes, which were launched or to be launched.
+    pub with_nodes: BTreeSet<String>,
 }
 
 impl Watcher {
@@ -36,7 +45,7 @@ impl Watcher {
             .map(|endpoint| endpoint.timeout(Duration::from_secs(5)).connect_lazy())
             .collect();
         let task = tokio::spawn(async move {
-            let mut overdue = BTreeSet::new();
+            let mut seen = Seen::default();
             for round in 0_u64.. {
                 if stopped.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_none() {
                     break;
@@ -45,16 +54,21 @@ impl Watcher {
                 let asked = clock::now().as_millis();
                 // A server that was just killed says nothing.
                 let Ok(holds) = list(&servers[usize::try_from(server).unwrap_or_default()]).await else { continue };
-                overdue.extend(holds.into_iter().filter(|hold| is_overdue(hold, asked)).map(|hold| hold.name));
+                let names = |is: &dyn Fn(&v1::Hold) -> bool| {
+                    let found = holds.iter().filter(|hold| is(hold));
+                    found.map(|hold| hold.name.clone()).collect::<BTreeSet<_>>()
+                };
+                seen.overdue.extend(names(&|hold| is_overdue(hold, asked)));
+                seen.with_nodes.extend(names(&|hold| !hold.nodes.is_empty()));
             }
-            overdue
+            seen
         });
         Self { task, stop }
     }
 
-    pub(super) async fn stop(self) -> Vec<String> {
+    pub(super) async fn stop(self) -> Seen {
         self.stop.cancel();
-        self.task.await.unwrap_or_default().into_iter().collect()
+        self.task.await.unwrap_or_default()
     }
 }
 

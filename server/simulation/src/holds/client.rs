@@ -13,7 +13,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
 use super::plan::Plan;
-use crate::pod_template::pod_template;
+use crate::pod_template::{pod_template, pod_template_on};
 
 /// How long a client repeats a request.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -26,6 +26,10 @@ const CALL: Duration = Duration::from_secs(5);
 
 /// How long an uncommitted hold lasts, in seconds.
 const TTL_S: i64 = 15;
+
+/// Instance types of four processors, and zones, of holds without an alternative.
+const INSTANCE_TYPES: [&str; 6] = ["c5.xlarge", "c6i.xlarge", "m5.xlarge", "m6i.xlarge", "r5.xlarge", "r6i.xlarge"];
+const ZONES: [&str; 3] = ["us-east-1a", "us-east-1b", "us-east-1c"];
 
 /// What a client does with its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,8 +204,6 @@ impl Clients {
         });
         match quoted.await? {
             Ok(quoted) => Ok(quoted.quotes.first().map_or(0, |quote| quote.price_micro_usd_per_hour)),
-            // A server that was just started has not read all clusters yet.
-            Err(status) if status.code() == Code::NotFound => Ok(0),
             Err(status) => Err(anyhow!("cannot quote {}: {status}", request.parent)),
         }
     }
@@ -274,15 +276,9 @@ impl Clients {
     fn request(&self, number: usize, rng: &SeededRng) -> v1::HoldRequest {
         let cluster = rng.child("cluster").value() % u64::from(self.clusters);
         let dedicated = rng.child("kind").value() % 10 < 7;
-        let count = 1 + i32::try_from(rng.child("count").value() % 3).unwrap_or_default();
         v1::HoldRequest {
             parent: format!("clusters/{}-{cluster}", self.run),
-            pod_sets: vec![v1::PodSet {
-                name: "workers".to_owned(),
-                namespace: String::new(),
-                count,
-                template: Some(pod_template("3")),
-            }],
+            pod_sets: pod_sets(rng),
             kind: if dedicated { v1::HoldKind::Dedicated } else { v1::HoldKind::Shared }.into(),
             ttl: Some(prost_types::Duration { seconds: TTL_S, nanos: 0 }),
             request_id: if self.without_request_ids { String::new() } else { format!("{}-{number}", self.run) },
@@ -330,4 +326,32 @@ fn is_transient(status: &Status) -> bool {
         status.code(),
         Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded
     )
+}
+
+/// The pods of a hold. One in five holds is for a pod on each of two offerings without an alternative: when one of them has no
+/// capacity, the hold fails, and the machine of the other one has to go.
+fn pod_sets(rng: &SeededRng) -> Vec<v1::PodSet> {
+    if !rng.child("offerings").value().is_multiple_of(5) {
+        let count = 1 + i32::try_from(rng.child("count").value() % 3).unwrap_or_default();
+        return vec![pod_set("workers", count, pod_template("3"))];
+    }
+    let on_one = |name: &str| {
+        let instance_type = one_of(&rng.child(name).child("type"), &INSTANCE_TYPES);
+        let zone = one_of(&rng.child(name).child("zone"), &ZONES);
+        let labels = [
+            ("node.kubernetes.io/instance-type", instance_type),
+            ("topology.kubernetes.io/zone", zone),
+            ("karpenter.sh/capacity-type", "on-demand"),
+        ];
+        pod_set(name, 1, pod_template_on("3", &labels))
+    };
+    vec![on_one("first"), on_one("second")]
+}
+
+fn pod_set(name: &str, count: i32, template: prost_types::Struct) -> v1::PodSet {
+    v1::PodSet { name: name.to_owned(), namespace: String::new(), count, template: Some(template) }
+}
+
+fn one_of<'a>(rng: &SeededRng, all: &[&'a str]) -> &'a str {
+    all[usize::try_from(rng.value() % all.len() as u64).unwrap_or_default()]
 }

@@ -14,6 +14,8 @@ pub struct Report {
     pub released: usize,
     pub expired: usize,
     pub failed: usize,
+    /// Failed holds that had nodes before: what was launched of them has to be removed.
+    pub failed_with_nodes: usize,
     /// Holds that are committed at the end.
     pub kept: usize,
     /// Time from a hold's creation until its room was there, in milliseconds.
