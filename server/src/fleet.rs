@@ -30,7 +30,7 @@ pub(crate) mod summaries;
 mod watches;
 
 pub(crate) use api::FleetApi;
-pub(crate) use operations::{caller, store_failed};
+pub(crate) use operations::caller;
 
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use store::StoreError;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
+use tracing::warn;
 
 /// Domain of the reasons.
 pub(crate) const DOMAIN: &str = "fleetwright.dev";
@@ -180,6 +182,12 @@ pub(crate) fn quota_exceeded(subject: &str, description: impl Into<String>) -> S
     let mut details = info(Reason::QuotaExceeded);
     details.add_quota_failure_violation(subject, &description);
     Status::with_error_details(Code::ResourceExhausted, description, details)
+}
+
+/// The store failed a request.
+pub(crate) fn store_failed(error: StoreError) -> Status {
+    warn!(%error, "store failed a request");
+    Status::unavailable(error.to_string())
 }
 
 /// The same status with the ErrorInfo of its code, unless it has details.

@@ -13,9 +13,8 @@ use store::Store;
 use store::holds::{HoldCommand, HoldCreation, HoldRow, HoldState, NewHold};
 use tonic::Status;
 
-use super::errors::{Reason, about, quota_exceeded, status};
+use super::errors::{Reason, about, quota_exceeded, status, store_failed};
 use crate::fleet::resource_names as names;
-use crate::fleet::store_failed;
 
 /// Creates a hold in `cluster`, which was chosen for the request.
 ///

@@ -30,7 +30,7 @@ impl CapacityApi {
     ) -> Result<v1::PlanResponse, Status> {
         let cluster = names::parse_cluster(&request.cluster)
             .map_err(|error| errors::invalid_field("cluster", error.message().to_owned()))?;
-        match self.source(&cluster)? {
+        match self.fleet.source(&cluster).await? {
             Source::Own => self.plan_own(&cluster, request, deadline).await,
             Source::Replica(instance) if !part => {
                 let client = self.fleet.replicas.get_capacity(&instance);

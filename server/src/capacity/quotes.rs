@@ -23,7 +23,6 @@ use super::known_facts::Known;
 use super::service::CapacityApi;
 use super::worker::{AskedCluster, AskedFacts, Job, QuoteJob};
 use super::{encode, pod_sets};
-use crate::fleet::directory::Source;
 use crate::fleet::encode::timestamp;
 use crate::fleet::replica_clients::CapacityClient;
 use crate::fleet::resource_names as names;
@@ -54,25 +53,25 @@ impl CapacityApi {
         deadline: Instant,
     ) -> Result<v1::QuoteResponse, Status> {
         let sets: Arc<[PodSet]> = pod_sets::read(&request.pod_sets)?.into();
-        let (only, most) = (self.named_clusters(&request.clusters, part)?, answers(request.max_clusters)?);
+        let (only, most) = (self.named_clusters(&request.clusters, part).await?, answers(request.max_clusters)?);
         let _place = self.threads.admit()?;
         let own = self.quote_own(only.as_ref(), &sets, deadline);
         let others =
             async { if part { Ok(Vec::new()) } else { self.parts_of_others(&request, only.as_ref(), deadline).await } };
         let (own, others) = futures::try_join!(own, others)?;
-        let nobody = if part { Vec::new() } else { self.without_replica(only.as_ref())? };
+        let nobody = if part { Vec::new() } else { self.without_replica(only.as_ref()) };
         Ok(merged([own].into_iter().chain(others), nobody, most))
     }
 
     /// The clusters that a request names; `None` for all. Those of a part exist at the replica that asks.
-    fn named_clusters(&self, clusters: &[String], part: bool) -> Result<Option<BTreeSet<ClusterName>>, Status> {
+    async fn named_clusters(&self, clusters: &[String], part: bool) -> Result<Option<BTreeSet<ClusterName>>, Status> {
         let mut named = BTreeSet::new();
         for (at, name) in clusters.iter().enumerate() {
             let field = || format!("clusters[{at}]");
             let cluster = names::parse_cluster(name)
                 .map_err(|error| errors::invalid_field(field(), error.message().to_owned()))?;
-            if !part && self.fleet.directory.source(&cluster).is_none() {
-                return Err(self.fleet.unknown_cluster(&cluster));
+            if !part {
+                self.fleet.source(&cluster).await?;
             }
             named.insert(cluster);
         }
@@ -80,12 +79,12 @@ impl CapacityApi {
     }
 
     /// Names of the clusters for which no replica that answers decides.
-    fn without_replica(&self, only: Option<&BTreeSet<ClusterName>>) -> Result<Vec<String>, Status> {
-        let all = self.fleet.unreachable(None)?.into_iter();
+    fn without_replica(&self, only: Option<&BTreeSet<ClusterName>>) -> Vec<String> {
+        let all = self.fleet.directory.unreachable().into_iter();
         let is_asked = |name: &String| {
             only.is_none_or(|only| names::parse_cluster(name).is_ok_and(|cluster| only.contains(&cluster)))
         };
-        Ok(all.filter(is_asked).collect())
+        all.filter(is_asked).collect()
     }
 
     /// The quotes of the clusters that this replica decides for.
@@ -215,11 +214,6 @@ impl CapacityApi {
             (!clusters.is_empty()).then(|| part_of(instance, client, clusters, request.clone(), deadline))
         });
         join_all(asked).await.into_iter().collect()
-    }
-
-    /// Who decides for a cluster.
-    pub(super) fn source(&self, cluster: &ClusterName) -> Result<Source, Status> {
-        self.fleet.directory.source(cluster).ok_or_else(|| self.fleet.unknown_cluster(cluster))
     }
 }
 

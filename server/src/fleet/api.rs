@@ -11,7 +11,7 @@ use super::positions::Positions;
 use super::replica_clients::ReplicaClients;
 use super::resource_names as names;
 use super::shared_messages::SharedMessages;
-use crate::capacity::errors::{self, Reason};
+use crate::capacity::errors::{self, Reason, store_failed};
 use crate::questions::Questions;
 use crate::stores::health::StoreHealth;
 use crate::suggest::nearest;
@@ -41,7 +41,20 @@ pub(crate) struct FleetApi {
 }
 
 impl FleetApi {
-    pub(crate) fn unknown_cluster(&self, cluster: &str) -> Status {
+    /// Who answers for a cluster. The store is asked about one that is not known: another replica may have got it just now.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the cluster does not exist; `UNAVAILABLE` if the store, which has to be asked, does not answer.
+    pub(crate) async fn source(&self, cluster: &ClusterName) -> Result<Source, Status> {
+        if let Some(source) = self.directory.source(cluster) {
+            return Ok(source);
+        }
+        let clusters = self.store.clusters().await.map_err(store_failed)?;
+        self.directory.set_stored(&clusters, Vec::new());
+        self.directory.source(cluster).ok_or_else(|| self.unknown_cluster(cluster))
+    }
+
+    fn unknown_cluster(&self, cluster: &str) -> Status {
         let known = self.directory.all(false, clock::now()).into_iter();
         let known = known.filter_map(|row| row.name.strip_prefix("clusters/").map(str::to_owned));
         let near = nearest(cluster, known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
@@ -52,13 +65,12 @@ impl FleetApi {
     /// Names of the clusters, or of the one cluster, for which no replica that answers decides.
     ///
     /// # Errors
-    /// `NOT_FOUND` if that cluster does not exist.
-    pub(crate) fn unreachable(&self, only: Option<&ClusterName>) -> Result<Vec<String>, Status> {
+    /// As for [`FleetApi::source`].
+    pub(crate) async fn unreachable(&self, only: Option<&ClusterName>) -> Result<Vec<String>, Status> {
         let Some(cluster) = only else { return Ok(self.directory.unreachable()) };
-        match self.directory.source(cluster) {
-            None => Err(self.unknown_cluster(cluster)),
-            Some(Source::Stored) => Ok(vec![names::cluster(cluster)]),
-            Some(Source::Own | Source::Replica(_)) => Ok(Vec::new()),
+        match self.source(cluster).await? {
+            Source::Stored => Ok(vec![names::cluster(cluster)]),
+            Source::Own | Source::Replica(_) => Ok(Vec::new()),
         }
     }
 

@@ -19,7 +19,7 @@ impl FleetApi {
         };
         let group = v1::CostGroup::try_from(request.group_by)
             .map_err(|_| Status::invalid_argument(format!("group_by {} is not known", request.group_by)))?;
-        let mut unreachable = self.unreachable(only.as_ref())?;
+        let mut unreachable = self.unreachable(only.as_ref()).await?;
         let mut sums = self.own_sums(only.as_ref(), group);
         if part {
             return Ok(cost(sums, Vec::new()));

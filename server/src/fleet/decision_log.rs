@@ -5,7 +5,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use tonic::Status;
 
-use super::operations::store_failed;
+use crate::capacity::errors::store_failed;
 use store::Archive;
 use store::lease::Scope;
 use store::log::{Blob, BlobHash, DecisionFilter, DecisionRow, LogChunk, LogSegment, Replay, StoredDecision};

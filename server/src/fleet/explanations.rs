@@ -22,17 +22,16 @@ impl FleetApi {
         part: bool,
     ) -> Result<v1::ExplainNodeResponse, Status> {
         let (cluster, node) = names::parse_child(&request.name, "nodes")?;
-        match self.directory.source(&cluster) {
-            None => Err(self.unknown_cluster(&cluster)),
-            Some(Source::Own) => {
+        match self.source(&cluster).await? {
+            Source::Own => {
                 let report = self.questions.about_node(cluster.clone(), node.clone()).await;
                 Ok(node_response(report.map_err(|why| no_answer(why, &cluster))?, &node))
             }
-            Some(Source::Replica(instance)) if !part => {
+            Source::Replica(instance) if !part => {
                 let mut client = self.replicas.get(&instance).ok_or_else(|| unanswered(&cluster))?;
                 Ok(client.explain_node(request).await?.into_inner())
             }
-            Some(Source::Replica(_) | Source::Stored) => Err(unanswered(&cluster)),
+            Source::Replica(_) | Source::Stored => Err(unanswered(&cluster)),
         }
     }
 
@@ -43,17 +42,16 @@ impl FleetApi {
         part: bool,
     ) -> Result<v1::ExplainPodResponse, Status> {
         let (cluster, key) = names::parse_pod(&request.name)?;
-        match self.directory.source(&cluster) {
-            None => Err(self.unknown_cluster(&cluster)),
-            Some(Source::Own) => {
+        match self.source(&cluster).await? {
+            Source::Own => {
                 let report = self.questions.about_pod(cluster.clone(), key.clone()).await;
                 Ok(pod_response(&cluster, report.map_err(|why| no_answer(why, &cluster))?, &key.name))
             }
-            Some(Source::Replica(instance)) if !part => {
+            Source::Replica(instance) if !part => {
                 let mut client = self.replicas.get(&instance).ok_or_else(|| unanswered(&cluster))?;
                 Ok(client.explain_pod(request).await?.into_inner())
             }
-            Some(Source::Replica(_) | Source::Stored) => Err(unanswered(&cluster)),
+            Source::Replica(_) | Source::Stored => Err(unanswered(&cluster)),
         }
     }
 }

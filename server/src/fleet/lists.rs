@@ -93,7 +93,7 @@ impl FleetApi {
             let part = C::ask(client, request.clone()).await;
             (instance, part)
         });
-        let (mut parts, mut unreachable) = (Vec::new(), self.unreachable(only)?);
+        let (mut parts, mut unreachable) = (Vec::new(), self.unreachable(only).await?);
         for (instance, part) in join_all(asked).await {
             match part {
                 Ok(part) => parts.push((instance, part)),
@@ -148,20 +148,19 @@ impl FleetApi {
         part: bool,
     ) -> Result<C::Row, Status> {
         let missing = || Status::not_found(format!("there is no {name:?}"));
-        match self.directory.source(cluster) {
-            None => Err(self.unknown_cluster(cluster)),
-            Some(Source::Own) => {
+        match self.source(cluster).await? {
+            Source::Own => {
                 let view = self.views.borrow().clone();
                 let rows = view.clusters.get(cluster).map(|cluster| C::rows(&cluster.rows)).unwrap_or_default();
                 let found = rows.iter().find(|row| row.name() == name);
                 found.map(|row| C::Row::clone(row)).ok_or_else(missing)
             }
-            Some(Source::Replica(instance)) if !part => {
+            Source::Replica(instance) if !part => {
                 let client = self.replicas.get(&instance).ok_or_else(|| unanswered(cluster))?;
                 let part = C::ask(client, request()).await?;
                 part.rows.into_iter().find(|row| row.name() == name).ok_or_else(missing)
             }
-            Some(Source::Replica(_) | Source::Stored) => Err(unanswered(cluster)),
+            Source::Replica(_) | Source::Stored => Err(unanswered(cluster)),
         }
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use fleetwright_proto::v1;
 use tonic::{Request, Status};
-use tracing::warn;
 
 use super::{encode, resource_names as names};
 use crate::caller;
+use crate::capacity::errors::store_failed;
 use crate::suggest::nearest;
 use crate::views::FleetView;
 use auth::Client;
@@ -199,11 +199,6 @@ pub(super) fn message(freeze: &Freeze) -> v1::Freeze {
         expire_time: freeze.order.until_ms.map(encode::from_millis),
         only_disruption: freeze.order.only_disruption,
     }
-}
-
-pub(crate) fn store_failed(error: StoreError) -> Status {
-    warn!(%error, "store failed an operator request");
-    Status::unavailable(error.to_string())
 }
 
 #[cfg(test)]

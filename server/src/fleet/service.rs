@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::api::FleetApi;
 use super::collections::{Nodes, Pods, Pools};
+use super::lists::unanswered;
 use super::replica_clients::is_part;
 use super::watches::Watch;
 use super::{decision_log, operations, resource_names as names};
@@ -32,8 +33,9 @@ impl FleetService for FleetApi {
 
     async fn get_cluster(&self, request: Request<v1::GetClusterRequest>) -> Result<Response<v1::Cluster>, Status> {
         let cluster = names::parse_cluster(&request.get_ref().name)?;
+        self.source(&cluster).await?;
         let found = self.directory.get(&cluster, clock::now());
-        found.map(Response::new).ok_or_else(|| self.unknown_cluster(&cluster))
+        found.map(Response::new).ok_or_else(|| unanswered(&cluster))
     }
 
     async fn list_clusters(

@@ -16,9 +16,9 @@ use tonic::Status;
 
 use super::api::FleetApi;
 use super::lists::invalid;
-use super::operations::store_failed;
 use super::watches::filter;
 use super::{encode, resource_names as names, schemas};
+use crate::capacity::errors::store_failed;
 use crate::capacity::holds;
 
 /// Default and greatest page size.
