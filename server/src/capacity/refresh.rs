@@ -38,8 +38,10 @@ impl CapacityApi {
         let known = self.threads.known().get(&name);
         match self.ask_facts(name.clone(), known.as_ref(), MAX_AGE).await {
             Ok(cluster) if matches!(cluster.facts, AskedFacts::Changed(_)) => {
-                // An error is a panic of a thread, which is logged: the next quote asks for the facts again.
-                let _taken = self.threads.prepare(cluster).await;
+                // An error is a panic of a thread, which is logged: it would only come again before the next quote does.
+                if self.threads.prepare(cluster).await.is_err() {
+                    self.threads.known().leave(&name);
+                }
             }
             Ok(cluster) if matches!(cluster.facts, AskedFacts::Prepared) => {}
             // The next quote asks again, and says why there is no answer.
