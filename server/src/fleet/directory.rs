@@ -122,12 +122,15 @@ impl Directory {
             }
         }
         for cluster in missing {
-            let name = ClusterName::from(cluster);
-            if !state.clusters.contains_key(&name) {
-                let row = v1::Cluster { name: super::resource_names::cluster(cluster), ..v1::Cluster::default() };
-                self.set(&mut state, &name, row, Source::Stored);
-            }
+            self.set_without_summary(&mut state, &ClusterName::from(cluster));
         }
+    }
+
+    /// The store has this cluster, which may not be known yet. Returns who answers for it.
+    pub(crate) fn add_stored(&self, cluster: &ClusterName) -> Source {
+        let mut state = self.lock();
+        self.set_without_summary(&mut state, cluster);
+        state.clusters.get(cluster).map_or(Source::Stored, |entry| entry.source.clone())
     }
 
     /// Own summaries that the store does not have in their present state. They count as written until they change.
@@ -214,6 +217,14 @@ impl Directory {
             self.changes.push(cluster, [Change::Set { row: Arc::clone(&row), before }]);
         }
         state.clusters.insert(cluster.clone(), Entry { row, source, written });
+    }
+
+    /// A cluster that the store has, unless it is known already.
+    fn set_without_summary(&self, state: &mut State, cluster: &ClusterName) {
+        if !state.clusters.contains_key(cluster) {
+            let row = v1::Cluster { name: super::resource_names::cluster(cluster), ..v1::Cluster::default() };
+            self.set(state, cluster, row, Source::Stored);
+        }
     }
 
     fn set_stale(&self, state: &mut State, is_lost: impl Fn(&ClusterName, &Entry) -> bool) {

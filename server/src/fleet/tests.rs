@@ -277,12 +277,12 @@ async fn the_price_of_foreign_nodes_is_in_no_sum_and_an_unknown_group_is_refused
 
 #[tokio::test]
 async fn a_cluster_that_another_replica_has_just_got_exists() {
-    let server = Replica::new();
+    let replica = Replica::new();
     let b = || Request::new(v1::GetClusterRequest { name: "clusters/b".to_owned() });
-    assert_eq!(server.api.get_cluster(b()).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(replica.api.get_cluster(b()).await.unwrap_err().code(), Code::NotFound);
     // Neither has that replica told of it, nor has this one read the clusters of the store since.
-    server.api.store.acquire_lease(&Scope::cluster("b"), "two", 0, Duration::from_secs(15)).await.unwrap();
-    assert!(server.api.get_cluster(b()).await.unwrap().into_inner().stale);
+    replica.api.store.acquire_lease(&Scope::cluster("b"), "two", 0, Duration::from_secs(15)).await.unwrap();
+    assert!(replica.api.get_cluster(b()).await.unwrap().into_inner().stale);
     let of_b = v1::ListNodesRequest { parent: "clusters/b".to_owned(), ..Default::default() };
-    assert_eq!(server.nodes(of_b).await.unwrap().unreachable, ["clusters/b"]);
+    assert_eq!(replica.nodes(of_b).await.unwrap().unreachable, ["clusters/b"]);
 }

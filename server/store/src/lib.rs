@@ -283,7 +283,7 @@ pub trait Store: Archive {
     /// false, and writes nothing, when no replica ever held the lease of that cluster.
     fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool>;
 
-    /// All clusters with a lease row, by name.
+    /// All clusters that ever had a lease holder and are not forgotten, by name.
     fn clusters(&self) -> StoreFuture<'_, Vec<String>>;
 
     /// Number of quarantine releases per cluster, by name.

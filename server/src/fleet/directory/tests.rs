@@ -130,3 +130,17 @@ fn only_what_changed_is_said_and_written() {
     directory.mark_unwritten(&rows);
     assert_eq!(directory.take_unwritten().len(), 1);
 }
+
+#[test]
+fn a_cluster_of_the_store_is_added_once_and_changes_no_other() {
+    let directory = Directory::default();
+    directory.set_own(&"a".into(), row("a", 5, OWN, 1, 2_000));
+    directory.set_stored(&both()[1..], vec![stored("b", 3, "three", 7, 1_000)]);
+    assert_eq!(
+        ["a", "b", "c"].map(|name| directory.add_stored(&name.into())),
+        [Source::Own, Source::Stored, Source::Stored]
+    );
+    let expected =
+        [entry("a", 5, OWN, 1, 0, false), entry("b", 3, "three", 7, 4_000, true), entry("c", 0, "", 0, 5_000, true)];
+    assert_eq!(seen(&directory, 5_000), expected);
+}

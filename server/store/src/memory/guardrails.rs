@@ -15,8 +15,7 @@ impl Tables {
         true
     }
 
-    /// Cluster names, sorted.
-    /// Names of the clusters that are not forgotten.
+    /// Names of the clusters that are not forgotten, sorted.
     pub(super) fn clusters(&self) -> Vec<String> {
         let name_of = |(scope, _): (&Scope, &LeaseRow)| Some(scope.cluster_name()?.to_owned());
         let mut names: Vec<String> =
