@@ -68,10 +68,11 @@ impl ViewPublisher {
         };
         let (view, owner) = *view;
         let before = fleet.clusters.get(&cluster).cloned();
+        // Before the log lines: a reader of the log finds what they say in the API.
+        self.directory.set_own(&cluster, encode::cluster(&view, &owner, at));
         for change in state_log::changes(before.as_ref().map(|before| &before.view), &view) {
             change.log(&cluster);
         }
-        self.directory.set_own(&cluster, encode::cluster(&view, &owner, at));
         let (rows, changes) = rows::refresh(before.as_ref().map(|before| (&before.view, &before.rows)), &view);
         let reset = before.is_none();
         push(&self.changes.pools, &cluster, reset, changes.pools);

@@ -58,6 +58,8 @@ async fn one_cluster_has_one_name_until_it_is_forgotten() {
 
     let mut first = AgentStream::open(&address, "production-1").await;
     assert!(matches!(first.answer().await, Ok(Answer::Welcome(_))));
+    // The fleet lists the agent after its Welcome, and logs this line once it does.
+    let _listed = server.wait_for_line(&["agent connected", "cluster=production-1"], TIMEOUT);
     let refused = AgentStream::open(&address, "production-one").await.answer().await.expect_err("it has another name");
     assert_eq!(refused.code(), Code::FailedPrecondition);
     let expected = "is known as production-1, and its agent reports the name production-one; set cluster.name = \"production-1\" in \
