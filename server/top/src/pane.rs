@@ -120,7 +120,7 @@ impl<R: Row> Pane<R> {
         if self.table.changes() * FEW_CHANGES > self.shown.len() {
             return self.arrange(prefix, in_scope, context);
         }
-        let changed = self.table.changed_slots();
+        let (changed, is_changed) = self.table.changed_slots();
         let is_shown = |entry: &Entry<R>| {
             let row = &entry.row;
             !entry.is_gone && entry.is_match && row.name().starts_with(prefix) && in_scope(row)
@@ -130,22 +130,28 @@ impl<R: Row> Pane<R> {
             (Some(a), Some(b)) => compare((&a.row, &b.row), column, self.row_order.is_descending, context),
             _ => Ordering::Equal,
         };
-        let mut placed: Vec<u32> =
-            changed.iter().copied().filter(|slot| table.get(*slot).is_some_and(is_shown)).collect();
+        let mut placed: Vec<u32> = changed.into_iter().filter(|slot| table.get(*slot).is_some_and(is_shown)).collect();
         placed.sort_unstable_by(|a, b| compare_slots(*a, *b));
-        let kept: Vec<u32> = self.shown.iter().copied().filter(|slot| !changed.contains(slot)).collect();
+        let kept: Vec<u32> = self.shown.iter().copied().filter(|slot| !is_changed[*slot as usize]).collect();
         self.shown = merged(&kept, &placed, |kept, placed| compare_slots(kept, placed).is_lt());
         self.table.purge();
         self.is_outdated = false;
     }
 }
 
-/// Both in one order. `is_before` is asked for few elements of `kept`, found by bisection.
+/// Both in one order. `is_before` is asked for few elements of `kept`: those in steps that double from where the last one was
+/// placed, and then by bisection.
 fn merged(kept: &[u32], placed: &[u32], is_before: impl Fn(u32, u32) -> bool) -> Vec<u32> {
     let mut merged = Vec::with_capacity(kept.len() + placed.len());
     let mut rest = kept;
     for slot in placed {
-        let (before, after) = rest.split_at(rest.partition_point(|kept| is_before(*kept, *slot)));
+        let is_before = |kept: &u32| is_before(*kept, *slot);
+        let (mut from, mut to) = (0, 1);
+        while rest.get(to - 1).is_some_and(is_before) {
+            (from, to) = (to, to * 2);
+        }
+        let to = to.min(rest.len());
+        let (before, after) = rest.split_at(from + rest[from..to].partition_point(is_before));
         merged.extend_from_slice(before);
         merged.push(*slot);
         rest = after;

@@ -1,6 +1,6 @@
 //! Rows in memory, by name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::filter::Filter;
@@ -115,9 +115,13 @@ impl<R: Row> Table<R> {
         self.changed.len() + self.gone.len()
     }
 
-    /// Slots of the rows that came, changed or are gone since the last purge.
-    pub(crate) fn changed_slots(&self) -> BTreeSet<u32> {
-        self.changed.iter().chain(&self.gone).copied().collect()
+    /// Slots of the rows that came, changed or are gone since the last purge, each once, and for each slot whether it is
+    /// among them.
+    pub(crate) fn changed_slots(&self) -> (Vec<u32>, Vec<bool>) {
+        let mut is_changed = vec![false; self.slots.len()];
+        let slots = self.changed.iter().chain(&self.gone).copied();
+        let first = slots.filter(|slot| !std::mem::replace(&mut is_changed[*slot as usize], true)).collect();
+        (first, is_changed)
     }
 
     /// Frees the slots of rows that are gone. What changed before is not known any more.
