@@ -5,7 +5,6 @@ use std::sync::Arc;
 use controller::planning_facts::NoFacts;
 use fleetwright_proto::v1;
 use model::ClusterName;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Status};
 
@@ -14,7 +13,6 @@ use super::pod_sets;
 use super::quotes::late;
 use super::service::CapacityApi;
 use super::what_if::{self, WhatIfError, WhatIfPlan};
-use super::worker::Job;
 use crate::fleet::directory::Source;
 use crate::fleet::encode::timestamp;
 use crate::fleet::lists::unanswered;
@@ -60,9 +58,7 @@ impl CapacityApi {
         };
         let sets = Arc::from(sets);
         let plan = WhatIfPlan { facts, sets, without_pending_pods: request.without_pending_pods, changes };
-        let (answer, answered) = oneshot::channel();
-        self.threads.submit(self.threads.of(cluster), Job::Plan { plan: Box::new(plan), answer });
-        let made = timeout_at(deadline, answered).await.map_err(|_| late())?;
+        let made = timeout_at(deadline, self.threads.plan(cluster, plan)).await.map_err(|_| late())?;
         let made = made.map_err(|_| errors::status(Reason::Internal, "a plan failed; see the server's log"))?;
         let shown = made.map_err(|why| refused(&why))?;
         Ok(v1::PlanResponse { plan: Some(shown.document), observe_time: Some(timestamp(shown.at)) })

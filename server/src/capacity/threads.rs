@@ -1,7 +1,8 @@
 //! Threads that quote and plan for the API, apart from those that decide.
 //!
-//! Each thread has its own clusters, so that they are prepared once and no thread waits for another. What is prepared before
-//! a quote asks for it is prepared on threads beside them, so that no quote waits for it. The number of requests in progress
+//! Each thread of quotes has its own clusters, so that they are prepared once and no thread waits for another. What is prepared
+//! before a quote asks for it, and plans that change nothing, are made on threads beside them, so that no quote waits for them.
+//! The number of requests in progress
 //! is bounded.
 
 use std::hash::BuildHasher;
@@ -11,6 +12,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use model::ClusterName;
+use planner::CompileCache;
 use quote::LaunchSettings;
 use rustc_hash::FxBuildHasher;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -20,6 +22,7 @@ use tracing::error;
 use super::errors::{Reason, retry_after};
 use super::estimates::Estimates;
 use super::known_facts::KnownFacts;
+use super::what_if::{WhatIfPlan, WhatIfResult};
 use super::worker::{AskedCluster, Job, Prepared, Worker};
 use crate::control_loop::lower_priority;
 
@@ -30,7 +33,7 @@ const MOST_THREADS: usize = 4;
 /// their priority. Planners have 10 and searches 19.
 const NICENESS: i32 = 5;
 
-/// Added to the niceness of the threads that prepare clusters before a quote asks for them.
+/// Added to the niceness of the threads beside those of quotes.
 const PREPARATION_NICENESS: i32 = 15;
 
 /// Requests in progress at one time.
@@ -42,15 +45,20 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// A thread without a job for this long drops what it has prepared.
 const IDLE: Duration = Duration::from_mins(10);
 
-/// A cluster to prepare, and who is told when its thread has taken it.
-type Preparation = (AskedCluster, oneshot::Sender<()>);
+/// What the threads beside those of quotes do.
+enum LongJob {
+    /// Prepares a cluster. The caller is told when the thread of its quotes has taken it.
+    Prepare { cluster: Box<AskedCluster>, taken: oneshot::Sender<()> },
+    /// Plans a cluster, which changes nothing.
+    Plan { plan: Box<WhatIfPlan>, answer: oneshot::Sender<WhatIfResult> },
+}
 
 /// The threads. They end when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct CapacityThreads {
     queues: Arc<[mpsc::Sender<Job>]>,
-    /// For each of the threads one that prepares its clusters.
-    preparations: Arc<[mpsc::Sender<Preparation>]>,
+    /// For each of the threads one that prepares its clusters and plans them.
+    long_queues: Arc<[mpsc::Sender<LongJob>]>,
     known: Arc<KnownFacts>,
     places: Arc<Semaphore>,
 }
@@ -67,20 +75,20 @@ impl CapacityThreads {
 
     fn start_some(threads: usize, estimates: &Arc<Estimates>) -> std::io::Result<Self> {
         let (known, settings) = (Arc::<KnownFacts>::default(), Arc::<LaunchSettings>::default());
-        let (mut queues, mut preparations) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
+        let (mut queues, mut long_queues) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
         for number in 0..threads {
             let (queue, jobs) = mpsc::channel();
             let worker = Worker::new(Arc::clone(estimates), Arc::clone(&known), Arc::clone(&settings));
             start_thread(format!("quotes-{number}"), NICENESS, move || work(&jobs, worker))?;
-            let (preparation, asked) = mpsc::channel();
+            let (long_queue, long_jobs) = mpsc::channel();
             let (prepared, settings) = (queue.clone(), Arc::clone(&settings));
-            let prepare = move || prepare(&asked, &prepared, &settings);
-            start_thread(format!("prepare-{number}"), PREPARATION_NICENESS, prepare)?;
+            let work = move || work_long(&long_jobs, &prepared, &settings);
+            start_thread(format!("prepare-{number}"), PREPARATION_NICENESS, work)?;
             queues.push(queue);
-            preparations.push(preparation);
+            long_queues.push(long_queue);
         }
         let places = Arc::new(Semaphore::new(CONCURRENT));
-        Ok(Self { queues: queues.into(), preparations: preparations.into(), known, places })
+        Ok(Self { queues: queues.into(), long_queues: long_queues.into(), known, places })
     }
 
     /// The place of a request until it is dropped.
@@ -114,8 +122,16 @@ impl CapacityThreads {
     /// Queues the preparation of a cluster for the quotes to come. The answer comes when its thread has taken it.
     pub(crate) fn prepare(&self, cluster: AskedCluster) -> oneshot::Receiver<()> {
         let (taken, is_taken) = oneshot::channel();
-        let _sent = self.preparations[self.of(&cluster.name)].send((cluster, taken));
+        let queue = &self.long_queues[self.of(&cluster.name)];
+        let _sent = queue.send(LongJob::Prepare { cluster: Box::new(cluster), taken });
         is_taken
+    }
+
+    /// Queues a plan of a cluster. Its answer is dropped if it panics.
+    pub(crate) fn plan(&self, cluster: &ClusterName, plan: WhatIfPlan) -> oneshot::Receiver<WhatIfResult> {
+        let (answer, planned) = oneshot::channel();
+        let _sent = self.long_queues[self.of(cluster)].send(LongJob::Plan { plan: Box::new(plan), answer });
+        planned
     }
 
     /// Queues a job. It is dropped, with its answer, if the thread has ended.
@@ -132,14 +148,23 @@ fn start_thread(name: String, niceness: i32, run: impl FnOnce() + Send + 'static
     Ok(())
 }
 
-/// Prepares clusters until their senders are gone.
-fn prepare(asked: &mpsc::Receiver<Preparation>, prepared: &mpsc::Sender<Job>, settings: &LaunchSettings) {
-    for (cluster, taken) in asked {
-        match catch_unwind(AssertUnwindSafe(|| Prepared::new(cluster, settings))) {
-            // A thread that has ended takes none.
-            Ok(Some(cluster)) => drop(prepared.send(Job::Take { cluster: Box::new(cluster), taken })),
-            Ok(None) => {}
-            Err(_) => error!("preparation of a cluster for quotes panicked"),
+/// Does the jobs until their senders are gone.
+fn work_long(jobs: &mpsc::Receiver<LongJob>, quotes: &mpsc::Sender<Job>, settings: &LaunchSettings) {
+    for job in jobs {
+        let done = catch_unwind(AssertUnwindSafe(|| match job {
+            LongJob::Prepare { cluster, taken } => {
+                let prepared = Prepared::new(*cluster, settings).map(Box::new);
+                // A thread that has ended takes none.
+                let _sent = prepared.map(|cluster| quotes.send(Job::Take { cluster, taken }));
+            }
+            // The caller may have gone. Such plans are rare: what they share is not kept.
+            LongJob::Plan { plan, answer } if !answer.is_closed() => {
+                drop(answer.send(plan.run(&mut CompileCache::default())));
+            }
+            LongJob::Plan { .. } => {}
+        }));
+        if done.is_err() {
+            error!("preparation of a cluster for quotes, or a plan for a client, panicked");
         }
     }
 }

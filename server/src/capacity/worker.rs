@@ -1,4 +1,4 @@
-//! One thread that quotes and plans: the clusters that are prepared for it, and what it does with them.
+//! One thread that quotes: the clusters that are prepared for it, and what it does with them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +15,11 @@ use tokio::time::Instant;
 
 use super::estimates::Estimates;
 use super::known_facts::KnownFacts;
-use super::what_if::{WhatIfPlan, WhatIfResult};
 
 /// What a thread does.
 pub(crate) enum Job {
     /// Quotes clusters.
     Quote(QuoteJob),
-    /// Plans a cluster, which changes nothing.
-    Plan { plan: Box<WhatIfPlan>, answer: oneshot::Sender<WhatIfResult> },
     /// Takes a cluster that is prepared for the quotes to come, unless the thread has later facts.
     Take { cluster: Box<Prepared>, taken: oneshot::Sender<()> },
     /// Drops a cluster that this process does not decide for any more.
@@ -73,7 +70,6 @@ impl Job {
     pub(crate) fn describe(&self) -> &'static str {
         match self {
             Self::Quote(_) => "quote",
-            Self::Plan { .. } => "plan",
             Self::Take { .. } => "take",
             Self::Forget(_) => "forget",
         }
@@ -115,9 +111,6 @@ impl Worker {
     pub(crate) fn run(&mut self, job: Job) {
         match job {
             Job::Quote(job) => self.quote(job),
-            // The caller may have gone.
-            Job::Plan { plan, answer } if !answer.is_closed() => drop(answer.send(plan.run(&mut self.cache))),
-            Job::Plan { .. } => {}
             Job::Take { cluster, taken } => {
                 self.take(*cluster);
                 // The caller may have gone.
