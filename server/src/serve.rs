@@ -21,6 +21,7 @@ use cloud::simulated::ClockedCloud;
 use controller::disruption_allowance::DisruptionShare;
 use controller::search_allowance::SearchSettings;
 use controller::{ClassFacts, DisruptionOutcome, DisruptionRequest, PlanError, PlanOutcome, Planner};
+use field_mask::FieldMaskLayer;
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_rpc::v1::agent_service_server::AgentServiceServer;
 use fleetwright_rpc::v1::capacity_service_server::CapacityServiceServer;
@@ -575,6 +576,7 @@ async fn serve_grpc(
     crate::agent_service::transport()
         .layer(ErrorInfoLayer)
         .layer(AuthLayer(authorizer))
+        .layer(FieldMaskLayer::new(DESCRIPTOR_SET)?)
         .add_service(sessions.service())
         .add_service(CapacityServiceServer::new(capacity))
         .add_service(FleetServiceServer::new(fleet))

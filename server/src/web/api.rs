@@ -7,6 +7,7 @@ use anyhow::Context;
 use auth::authorizer::Authorizer;
 use auth::middleware::AuthLayer;
 use axum::Router;
+use field_mask::FieldMaskLayer;
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_rpc::v1::capacity_service_server::CapacityServiceServer;
 use fleetwright_rpc::v1::fleet_service_server::FleetServiceServer;
@@ -26,7 +27,9 @@ use crate::capacity::errors;
 pub(super) fn router(capacity: CapacityApi, authorizer: Arc<Authorizer>) -> anyhow::Result<Router> {
     let fleet = FleetServiceServer::new(capacity.fleet.clone());
     let services = Routes::new(fleet).add_service(CapacityServiceServer::new(capacity)).prepare();
-    let service = ServiceBuilder::new().layer(ErrorInfoLayer).layer(AuthLayer(authorizer)).service(services);
+    let masks = FieldMaskLayer::new(DESCRIPTOR_SET).context("the API has no valid descriptors")?;
+    let layers = ServiceBuilder::new().layer(ErrorInfoLayer).layer(AuthLayer(authorizer)).layer(masks);
+    let service = layers.service(services);
     let transcoder = Transcoder::new(DESCRIPTOR_SET, errors::DOMAIN).context("the API has no valid routes")?;
     let grpc_web = ServiceBuilder::new().layer(GrpcWebLayer::new()).service(service.clone());
     Ok(Router::new()

@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use field_mask::FieldMask;
 use prost::bytes::Bytes;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 use tonic::Status;
 
-use crate::json;
+use crate::{json, partial};
 
 /// Messages that are kept: those of a few different watches of one moment.
 const MESSAGES: usize = 16;
@@ -32,13 +33,18 @@ pub(crate) struct JsonCache {
 }
 
 impl JsonCache {
-    /// The canonical JSON of an encoded message.
+    /// The canonical JSON of an encoded message. With a mask, which few clients share, it is not kept.
     ///
     /// # Errors
     /// `INTERNAL` if the bytes are no message of this type, or it has no JSON.
-    pub(crate) fn print(&self, descriptor: &MessageDescriptor, message: Bytes) -> Result<Bytes, Status> {
-        if !(MIN_BYTES..=MAX_BYTES).contains(&message.len()) {
-            return print(descriptor, message);
+    pub(crate) fn print(
+        &self,
+        descriptor: &MessageDescriptor,
+        message: Bytes,
+        mask: Option<&FieldMask>,
+    ) -> Result<Bytes, Status> {
+        if mask.is_some() || !(MIN_BYTES..=MAX_BYTES).contains(&message.len()) {
+            return print(descriptor, message, mask);
         }
         // Held while the message is printed: others that wait for the same one would print it too.
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +52,7 @@ impl JsonCache {
         if let Some(entry) = known {
             return Ok(entry.json.clone());
         }
-        let json = print(descriptor, message.clone())?;
+        let json = print(descriptor, message.clone(), None)?;
         if entries.len() == MESSAGES {
             entries.pop_front();
         }
@@ -55,10 +61,14 @@ impl JsonCache {
     }
 }
 
-fn print(descriptor: &MessageDescriptor, message: Bytes) -> Result<Bytes, Status> {
+fn print(descriptor: &MessageDescriptor, message: Bytes, mask: Option<&FieldMask>) -> Result<Bytes, Status> {
     let name = descriptor.full_name();
     let decoded = DynamicMessage::decode(descriptor.clone(), message)
         .map_err(|error| Status::internal(format!("the message is not a {name}: {error}")))?;
-    let json = json::print(&decoded).map_err(|error| Status::internal(format!("a message has no JSON: {error}")))?;
+    let json = match mask {
+        Some(mask) => partial::print(&decoded, mask),
+        None => json::print(&decoded),
+    };
+    let json = json.map_err(|error| Status::internal(format!("a message has no JSON: {error}")))?;
     Ok(json.into())
 }

@@ -19,6 +19,8 @@
 //!
 //! # Responses
 //!
+//! The parameter `$fields`, or the header `X-Goog-FieldMask`, has a mask of the answer (AIP-157), as [`field_mask`] reads it.
+//!
 //! Canonical proto3 JSON with `lowerCamel` names, of which a `double` with 17 digits may be read with another last digit. 64-bit integers are strings, and default values are there, so that no
 //! field vanishes.
 //! Errors are `{"error": {"code", "status", "message", "details"}}` with the HTTP code of the status.
@@ -43,6 +45,7 @@ mod json;
 mod json_cache;
 mod message;
 mod parameters;
+mod partial;
 mod percent;
 mod refusal;
 mod routes;

@@ -21,7 +21,7 @@ use crate::refusal::Refusal;
 use crate::routes::Route;
 use crate::stream::{Format, StreamBody};
 use crate::transcoder::Transcoder;
-use crate::{json, message};
+use crate::{json, message, partial};
 
 /// The most bytes of a body.
 pub const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
@@ -135,7 +135,9 @@ where
         return Err(Refusal::query_too_long(query.len(), MAX_QUERY_BYTES).into());
     }
     check_content(&parts.method, &parts.headers)?;
-    let message = message::build(route, &captures, query, &read(body).await?)?;
+    let (masks, query) = partial::split(query);
+    let mask = partial::mask(&masks, &parts.headers, &route.method.output())?;
+    let message = message::build(route, &captures, &query, &read(body).await?)?;
     let metadata = MetadataMap::from_headers(forwarded(&parts.headers));
     let request = tonic::Request::from_parts(metadata, parts.extensions, message);
     // Only the services of this process answer, and they bound what they answer.
@@ -145,14 +147,18 @@ where
     if !route.method.is_server_streaming() {
         let codec = DynamicCodec::new(route.method.output());
         let message = client.unary(request, route.rpc_path.clone(), codec).await?.into_inner();
-        let json = json::print(&message).map_err(|error| no_json(route, &error))?;
+        let json = match &mask {
+            Some(mask) => partial::print(&message, mask),
+            None => json::print(&message),
+        };
+        let json = json.map_err(|error| no_json(route, &error))?;
         return Ok(response(StatusCode::OK, "application/json", Body::new(http_body_util::Full::from(json))));
     }
     let format = if accepts_events(&parts.headers) { Format::events() } else { Format::Lines };
     let codec = EncodedCodec::new(route.method.output());
     let messages = client.server_streaming(request, route.rpc_path.clone(), codec).await?.into_inner();
     let content_type = format.content_type();
-    let body = Body::new(StreamBody::new(messages, format, route.method.output(), transcoder.clone()));
+    let body = Body::new(StreamBody::new(messages, format, (route.method.output(), mask), transcoder.clone()));
     Ok(response(StatusCode::OK, content_type, body))
 }
 

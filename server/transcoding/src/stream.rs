@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use field_mask::FieldMask;
 use futures::Stream;
 use http_body::Frame;
 use prost::bytes::Bytes;
@@ -73,14 +74,20 @@ pub(crate) struct StreamBody<M> {
     /// `None` after the last one.
     messages: Option<M>,
     format: Format,
-    /// Type of the messages.
+    /// Type of the messages, and which of their fields are wanted.
     descriptor: MessageDescriptor,
+    mask: Option<FieldMask>,
     transcoder: Transcoder,
 }
 
 impl<M> StreamBody<M> {
-    pub(crate) fn new(messages: M, format: Format, descriptor: MessageDescriptor, transcoder: Transcoder) -> Self {
-        Self { messages: Some(messages), format, descriptor, transcoder }
+    pub(crate) fn new(
+        messages: M,
+        format: Format,
+        (descriptor, mask): (MessageDescriptor, Option<FieldMask>),
+        transcoder: Transcoder,
+    ) -> Self {
+        Self { messages: Some(messages), format, descriptor, mask, transcoder }
     }
 
     /// The last frame.
@@ -101,10 +108,12 @@ impl<M: Stream<Item = Result<Bytes, Status>> + Unpin> http_body::Body for Stream
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(messages) = &mut self.messages else { return Poll::Ready(None) };
         let bytes = match Pin::new(messages).poll_next(context) {
-            Poll::Ready(Some(Ok(message))) => match self.transcoder.json().print(&self.descriptor, message) {
-                Ok(json) => self.format.message(&json),
-                Err(status) => self.end_with(&status),
-            },
+            Poll::Ready(Some(Ok(message))) => {
+                match self.transcoder.json().print(&self.descriptor, message, self.mask.as_ref()) {
+                    Ok(json) => self.format.message(&json),
+                    Err(status) => self.end_with(&status),
+                }
+            }
             Poll::Ready(Some(Err(status))) => self.end_with(&status),
             Poll::Ready(None) => {
                 self.messages = None;

@@ -3,6 +3,7 @@
 mod errors;
 mod fuzz;
 mod json_cache;
+mod partial;
 mod requests;
 mod responses;
 mod routes;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 30] = [
+const RULES: [(&str, &[&str]); 31] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-api-budget", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),
@@ -64,7 +64,11 @@ const RULES: [(&str, &[&str]); 30] = [
     ("fleetwright-agent-session", &["tonic", "tokio", "sqlx"]),
     ("fleetwright-listing", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-top", &["fleetwright-proto", "crossterm", "ratatui-crossterm", "tokio", "serde"]),
-    ("fleetwright-transcoding", &["fleetwright-"]),
+    ("fleetwright-field-mask", &["fleetwright-"]),
+    (
+        "fleetwright-transcoding",
+        &["fleetwright-proto", "fleetwright-rpc", "fleetwright-model", "fleetwright-auth", "fleetwright-server"],
+    ),
     ("fleetwright-replica", &["tokio", "sqlx", "tonic"]),
     ("fleetwright-server", &["fleetwright-simulation", "fleetwright-agent", "fleetwright"]),
     ("fleetwright-agent", &["fleetwright-model", "fleetwright-auth", "fleetwright-server"]),

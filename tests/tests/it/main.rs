@@ -9,6 +9,7 @@ mod crates;
 mod cut_off;
 mod demo;
 mod deploy;
+mod field_masks;
 mod forget;
 mod freeze;
 mod holds;

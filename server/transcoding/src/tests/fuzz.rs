@@ -44,7 +44,10 @@ const PATHS: [&str; 8] = [
     "/",
 ];
 const PATH_PARTS: [&str; 12] = ["a", "/", ":", "%2F", "%2f", "%", "%ff", "%E2%82%AC", "..", "*", "{", ":watch"];
-const QUERY_PARTS: [&str; 40] = [
+const QUERY_PARTS: [&str; 43] = [
+    "$fields=",
+    "&%24fields=text",
+    ",",
     "text",
     "flag",
     "small",

@@ -20,7 +20,7 @@ fn named(descriptor: &MessageDescriptor, length: usize) -> Bytes {
 fn an_equal_message_is_not_printed_again() {
     let pool = DescriptorPool::decode(descriptor_set("test.proto").as_slice()).expect("a descriptor set");
     let (node, cache) = (descriptor(&pool, "Node"), JsonCache::default());
-    let print = |length| cache.print(&node, named(&node, length)).expect("a node has JSON");
+    let print = |length| cache.print(&node, named(&node, length), None).expect("a node has JSON");
     let first = print(2_000);
     assert!(first.starts_with(b"{\"name\":\"nnn"));
     assert_eq!(print(2_000).as_ptr(), first.as_ptr());
@@ -36,7 +36,7 @@ fn equal_bytes_of_another_type_are_another_message() {
     let pool = DescriptorPool::decode(descriptor_set("test.proto").as_slice()).expect("a descriptor set");
     let (node, other, cache) = (descriptor(&pool, "Node"), descriptor(&pool, "GetNodeRequest"), JsonCache::default());
     let bytes = named(&node, 2_000);
-    let as_node = cache.print(&node, bytes.clone()).expect("a node has JSON");
-    let as_request = cache.print(&other, bytes).expect("a request has JSON");
+    let as_node = cache.print(&node, bytes.clone(), None).expect("a node has JSON");
+    let as_request = cache.print(&other, bytes, None).expect("a request has JSON");
     assert!(as_node.len() > as_request.len(), "a node has more fields");
 }
