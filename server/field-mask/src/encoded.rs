@@ -2,7 +2,7 @@
 
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field};
 
-use crate::mask::{FieldMask, Kept};
+use crate::mask::{FieldMask, Selection};
 
 impl FieldMask {
     /// The encoded message without what the mask does not have. The rest stays as it is, in its order. `None` if these bytes
@@ -14,7 +14,7 @@ impl FieldMask {
             let field = rest;
             let (number, wire_type) = decode_key(&mut rest).ok()?;
             match (self.kept(number), wire_type) {
-                (Some(Kept::Part(mask)), WireType::LengthDelimited) => {
+                (Some(Selection::Part(mask)), WireType::LengthDelimited) => {
                     let length = decode_varint(&mut rest).ok()?;
                     let (inner, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
                     let inner = mask.retain_encoded(inner)?;

@@ -28,12 +28,12 @@ pub struct FieldMask {
 struct Masked {
     number: u32,
     json_name: String,
-    kept: Kept,
+    kept: Selection,
 }
 
 /// How much of a field is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum Selection {
     Whole,
     /// Of each message that it has, these fields.
     Part(FieldMask),
@@ -64,21 +64,21 @@ impl FieldMask {
         let known = self.fields.iter().position(|masked| masked.number == field.number());
         let index = known.unwrap_or_else(|| {
             let (number, json_name) = (field.number(), field.json_name().to_owned());
-            self.fields.push(Masked { number, json_name, kept: Kept::Part(Self::default()) });
+            self.fields.push(Masked { number, json_name, kept: Selection::Part(Self::default()) });
             self.fields.len() - 1
         });
         let kept = &mut self.fields[index].kept;
         match (rest, kept) {
-            (None, kept) => *kept = Kept::Whole,
+            (None, kept) => *kept = Selection::Whole,
             // What leads into a field that is kept as a whole is checked all the same.
-            (Some(rest), Kept::Whole) => Self::default().add(rest, &fields_of(&field)?)?,
-            (Some(rest), Kept::Part(mask)) => mask.add(rest, &fields_of(&field)?)?,
+            (Some(rest), Selection::Whole) => Self::default().add(rest, &fields_of(&field)?)?,
+            (Some(rest), Selection::Part(mask)) => mask.add(rest, &fields_of(&field)?)?,
         }
         Ok(())
     }
 
     /// How much of the field with this number is kept; `None` for nothing.
-    pub(crate) fn kept(&self, number: u32) -> Option<&Kept> {
+    pub(crate) fn kept(&self, number: u32) -> Option<&Selection> {
         self.fields.iter().find(|masked| masked.number == number).map(|masked| &masked.kept)
     }
 
@@ -87,7 +87,7 @@ impl FieldMask {
         match json {
             Value::Object(members) => members.retain(|name, value| {
                 let masked = self.fields.iter().find(|masked| masked.json_name == *name);
-                if let Some(Kept::Part(mask)) = masked.map(|masked| &masked.kept) {
+                if let Some(Selection::Part(mask)) = masked.map(|masked| &masked.kept) {
                     mask.retain_json(value);
                 }
                 masked.is_some()
