@@ -2,6 +2,7 @@
 //!
 //! - What a cluster has ([`lists`], [`watches`], [`cost`], [`explanations`]) is answered by the replica that decides for it;
 //!   the one that is asked puts the parts together ([`replica_clients`]). A request between replicas asks for a part.
+//! - What is wrong ([`problems`]) is read from these lists.
 //! - Clusters in numbers are known to every replica ([`directory`]).
 //! - What the store has is read from it ([`stored_lists`], [`decision_log`]), and operator commands are written to it
 //!   with an audit entry and reach every replica through the [`change_feed`].
@@ -18,6 +19,8 @@ mod explanations;
 pub(crate) mod lists;
 mod operations;
 mod positions;
+mod problem_lists;
+mod problems;
 pub(crate) mod replica_clients;
 pub(crate) mod resource;
 pub(crate) mod resource_names;

@@ -58,6 +58,7 @@ const METHODS: &[(&str, AccessRequirement)] = &[
     ("/fleetwright.v1.FleetService/GetDecision", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ListDecisions", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/WatchDecisions", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ListProblems", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ListOfferings", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/GetCost", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/GetServerInfo", AccessRequirement::Client(Scope::Read)),

@@ -16,15 +16,17 @@ use super::output;
 use super::remote::{ServerFlags, rpc_failure};
 use crate::fleet::resource_names as names;
 use cells::usd;
-use kinds::{Clusters, Decisions, Holds, Kind, Nodes, Offerings, Pods, Pools, Selection};
+use kinds::{Clusters, Decisions, Holds, Kind, Nodes, Offerings, Pods, Pools, Problems, Selection};
 use listing::list;
 use output_format::{FleetFormat, document};
 
-/// List what the fleet has: clusters, NodePools, nodes, pods that wait, decisions, refused offerings, cost
+/// List what the fleet has: problems, clusters, NodePools, nodes, pods that wait, decisions, refused offerings, cost
 ///
 /// Any replica answers for the whole fleet.
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
+    /// What is wrong now, worst first, with the command for each
+    Problems(ClusterListFlags),
     /// Clusters, with what blocks decisions for them
     Clusters(ListFlags),
     /// NodePools
@@ -111,6 +113,7 @@ pub fn run(command: FleetCommand) -> Result<Status, Failure> {
     match command {
         FleetCommand::Clusters(list) => run_list::<Clusters>(None, list),
         FleetCommand::Offerings(list) => run_list::<Offerings>(None, list),
+        FleetCommand::Problems(ClusterListFlags { cluster, list }) => run_list::<Problems>(cluster, list),
         FleetCommand::Pools(ClusterListFlags { cluster, list }) => run_list::<Pools>(cluster, list),
         FleetCommand::Nodes(ClusterListFlags { cluster, list }) => run_list::<Nodes>(cluster, list),
         FleetCommand::Pods(ClusterListFlags { cluster, list }) => run_list::<Pods>(cluster, list),

@@ -78,6 +78,7 @@ pub(crate) fn cluster(view: &ClusterView, owner: &Owner, at: Timestamp) -> v1::C
         pending_pod_count: number(view.pending),
         price_micro_usd_per_hour: view.cost.0,
         blocked_reason: blocked_reason(view),
+        plan_error: view.last_error.clone().unwrap_or_default(),
         guardrails: Some(guardrails(&view.guardrails)),
         unavailable_offering_count: number(view.unavailable_offerings),
         planning: view.planning.map(|plan| v1::Planning {

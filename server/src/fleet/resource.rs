@@ -18,4 +18,4 @@ macro_rules! resources {
     };
 }
 
-resources!(Cluster, Pool, Node, Pod, Decision, Offering, Hold);
+resources!(Cluster, Pool, Node, Pod, Decision, Offering, Hold, Problem);

@@ -36,6 +36,8 @@ const HOLD_STATES: &[&str] = &[
     "HOLD_STATE_FAILED",
 ];
 
+const SEVERITIES: &[&str] = &["SEVERITY_UNSPECIFIED", "SEVERITY_INFO", "SEVERITY_WARNING", "SEVERITY_CRITICAL"];
+
 fn millis(time: Option<&Timestamp>) -> Option<i64> {
     time.map(encode::to_millis)
 }
@@ -143,6 +145,17 @@ pub(crate) static HOLDS: LazyLock<Schema<v1::Hold>> = LazyLock::new(|| {
         .int("price_micro_usd_per_hour", |row| Some(row.price_micro_usd_per_hour))
 });
 
+/// Fields of problems.
+pub(crate) static PROBLEMS: LazyLock<Schema<v1::Problem>> = LazyLock::new(|| {
+    Schema::new("problems", PAGE_SIZES, "name", |row: &v1::Problem| &row.name)
+        .enumeration("severity", SEVERITIES, |row| Some(row.severity().as_str_name()))
+        .text("code", |row| text(&row.code))
+        .text("resource", |row| text(&row.resource))
+        .text("summary", |row| text(&row.summary))
+        .timestamp("start_time", |row| millis(row.start_time.as_ref()))
+        .int("count", count!(count))
+});
+
 /// Fields of offerings.
 pub(crate) static OFFERINGS: LazyLock<Schema<v1::Offering>> = LazyLock::new(|| {
     Schema::new("offerings", PAGE_SIZES, "name", |row: &v1::Offering| &row.name)
@@ -181,5 +194,9 @@ mod tests {
             assert_eq!(v1::HoldState::try_from(i32::try_from(number).unwrap()).unwrap().as_str_name(), *name);
         }
         assert!(v1::HoldState::try_from(i32::try_from(HOLD_STATES.len()).unwrap()).is_err());
+        for (number, name) in SEVERITIES.iter().enumerate() {
+            assert_eq!(v1::Severity::try_from(i32::try_from(number).unwrap()).unwrap().as_str_name(), *name);
+        }
+        assert!(v1::Severity::try_from(i32::try_from(SEVERITIES.len()).unwrap()).is_err());
     }
 }

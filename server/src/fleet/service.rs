@@ -148,6 +148,13 @@ impl FleetService for FleetApi {
         self.watch_decisions_now(request.into_inner(), part).await.map(Response::new)
     }
 
+    async fn list_problems(
+        &self,
+        request: Request<v1::ListProblemsRequest>,
+    ) -> Result<Response<v1::ListProblemsResponse>, Status> {
+        self.list_problems_now(request.get_ref()).await.map(Response::new)
+    }
+
     async fn list_offerings(
         &self,
         request: Request<v1::ListOfferingsRequest>,

@@ -1,12 +1,14 @@
 //! One binary for all end-to-end tests of the command line.
 
 mod access;
+mod agent_stream;
 mod attack;
 mod bad_input;
 mod consolidation;
 mod crashes;
 mod crates;
 mod cut_off;
+mod dashboard;
 mod demo;
 mod deploy;
 mod field_masks;
@@ -23,6 +25,7 @@ mod night;
 mod own_database;
 mod plan;
 mod plan_disrupt;
+mod problems;
 mod relists;
 mod removals;
 mod repack;

@@ -425,3 +425,49 @@ impl Kind for Holds {
         Err(Status::unimplemented("lists of holds have no watch"))
     }
 }
+
+pub(super) struct Problems;
+
+impl Kind for Problems {
+    type Row = v1::Problem;
+    const MESSAGE: &'static str = "fleetwright.v1.Problem";
+    const COLUMNS: &'static [&'static str] =
+        &["SEVERITY", "FOR", "RESOURCE", "COUNT", "PROBLEM", "WHY", "COMMAND", "CODE"];
+    const NARROW: usize = 7;
+    const IS_WATCHED: bool = false;
+
+    fn cells(row: &Self::Row) -> Vec<String> {
+        vec![
+            lower(row.severity().as_str_name(), "SEVERITY_"),
+            age(row.start_time.as_ref(), now_ms()),
+            row.resource.clone(),
+            if row.count == 0 { String::new() } else { row.count.to_string() },
+            row.summary.clone(),
+            row.reason.clone(),
+            row.command.clone(),
+            row.code.clone(),
+        ]
+    }
+
+    async fn page(
+        client: &mut FleetClient,
+        selection: &Selection,
+        (page_size, page_token): (i32, String),
+    ) -> Result<Page<Self::Row>, Status> {
+        let Selection { parent, filter, order_by, .. } = selection;
+        let parent = if parent.ends_with("/-") { String::new() } else { parent.clone() };
+        let (filter, order_by) = (filter.clone(), order_by.clone());
+        let request = v1::ListProblemsRequest { parent, page_size, page_token, filter, order_by };
+        let answer = client.list_problems(request).await?.into_inner();
+        let (rows, next_page_token) = (answer.problems, answer.next_page_token);
+        Ok(Page { rows, next_page_token, resume_token: String::new(), unreachable: answer.unreachable })
+    }
+
+    async fn watch(
+        _client: &mut FleetClient,
+        _selection: &Selection,
+        _resume_token: String,
+    ) -> Result<BoxStream<'static, Result<Changes<Self::Row>, Status>>, Status> {
+        Err(Status::unimplemented("problems have no watch"))
+    }
+}

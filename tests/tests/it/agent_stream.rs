@@ -1,0 +1,39 @@
+//! An agent that says Hello and nothing more.
+
+use fleetwright_proto::v1;
+use fleetwright_proto::v1::connect_request::Message;
+use fleetwright_proto::v1::connect_response::Message as Answer;
+use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+use tonic::{Status, Streaming};
+
+use crate::TIMEOUT;
+
+/// A stream of an agent, open until it is dropped.
+pub(crate) struct AgentStream {
+    _requests: tokio::sync::mpsc::Sender<v1::ConnectRequest>,
+    responses: Streaming<v1::ConnectResponse>,
+}
+
+impl AgentStream {
+    /// The agent of the one cluster says Hello under `name`.
+    pub(crate) async fn open(server: &str, name: &str) -> Self {
+        let (requests, outgoing) = tokio::sync::mpsc::channel(1);
+        let (cluster_name, cluster_uid) = (name.to_owned(), "uid-of-the-one-cluster".to_owned());
+        let hello = v1::Hello { cluster_name, cluster_uid, ..v1::Hello::default() };
+        let hello = v1::ConnectRequest { message: Some(Message::Hello(hello)) };
+        requests.send(hello).await.expect("the channel has capacity");
+        let channel = Endpoint::from_shared(server.to_owned()).expect("an address").connect_lazy();
+        let mut client = AgentServiceClient::new(channel);
+        let opened = client.connect(ReceiverStream::new(outgoing)).await;
+        let responses = opened.expect("the server accepts the stream").into_inner();
+        Self { _requests: requests, responses }
+    }
+
+    /// The first answer of the server.
+    pub(crate) async fn answer(&mut self) -> Result<Answer, Status> {
+        let answer = tokio::time::timeout(TIMEOUT, self.responses.message()).await.expect("an answer in time")?;
+        Ok(answer.and_then(|answer| answer.message).expect("an answer"))
+    }
+}
