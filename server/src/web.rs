@@ -1,6 +1,7 @@
 //! HTTP: dashboard, health, metrics, and the API as JSON ([`api`]).
 
 mod api;
+mod assets;
 mod disruption;
 pub mod listener;
 mod metrics;
@@ -35,10 +36,6 @@ pub const ORDERED: &str = "fleetwright_order_latency_seconds";
 /// Metric: time that plans of disruption take.
 pub const DISRUPTION_PLANNED: &str = "fleetwright_disruption_plan_duration_seconds";
 
-/// Only resources of this server are loaded; framing and forms are disabled.
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
 /// Data sources of the pages.
 #[derive(Clone)]
 pub(crate) struct Pages {
@@ -61,25 +58,11 @@ pub(crate) struct Pages {
 pub(crate) fn router(pages: Pages, authorizer: Arc<Authorizer>) -> anyhow::Result<Router> {
     let api = api::router(pages.api.clone(), authorizer)?;
     let router = Router::new()
-        .route("/", get(|| async { asset("text/html; charset=utf-8", include_str!("web/page/index.html")) }))
-        .route("/page.js", get(|| async { asset("text/javascript; charset=utf-8", include_str!("web/page/page.js")) }))
-        .route("/page.css", get(|| async { asset("text/css; charset=utf-8", include_str!("web/page/page.css")) }))
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .with_state(pages);
-    Ok(router.merge(api))
-}
-
-fn asset(content_type: &'static str, body: &'static str) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, content_type),
-        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::CACHE_CONTROL, "no-cache"),
-    ];
-    (headers, body).into_response()
+    Ok(router.merge(assets::router()).merge(api))
 }
 
 /// Liveness. Fails when the process makes no progress and should be restarted; an unavailable store

@@ -2,12 +2,14 @@
 //! instead of sleeps.
 
 pub mod attack;
+mod browser;
 pub mod kubernetes;
 pub mod postgres;
 mod process;
 mod proxy;
 mod temp_dir;
 
+pub use browser::Browser;
 pub use postgres::Postgres;
 pub use process::{ExitResult, Program, RunningProcess, Signal, authority, urls};
 pub use proxy::TcpProxy;

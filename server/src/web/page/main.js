@@ -1,0 +1,104 @@
+// The page: one view for each address, drawn again when what it shows has changed, at most four times a second.
+
+import { visible } from "./format.js";
+import { html, render } from "./html.js";
+import { Clusters, Queries } from "./queries.js";
+import { CapacityView, ClustersView, DecisionsView, ProblemsView } from "./fleet_views.js";
+import { ClusterView, NodeView } from "./cluster_views.js";
+
+// Address, view, and the title of the address's ids.
+const ROUTES = [
+  [/^\/$/, ProblemsView, () => "Problems"],
+  [/^\/clusters$/, ClustersView, () => "Clusters"],
+  [/^\/clusters\/([^/]+)$/, ClusterView, ([cluster]) => `Cluster ${cluster}`],
+  [/^\/clusters\/([^/]+)\/nodes\/([^/]+)$/, NodeView, ([, node]) => `Node ${node}`],
+  [/^\/decisions$/, DecisionsView, () => "Decisions"],
+  [/^\/capacity$/, CapacityView, () => "Capacity"],
+];
+
+const NAVIGATION = [["/", "Problems"], ["/clusters", "Clusters"], ["/decisions", "Decisions"], ["/capacity", "Capacity"]];
+
+const DRAW_MS = 250;
+
+let drawnAt = 0;
+let timer = null;
+
+// Draws once, when the last drawing is old enough.
+function draw() {
+  timer ??= setTimeout(drawNow, Math.max(0, drawnAt + DRAW_MS - Date.now()));
+}
+
+const queries = new Queries(draw);
+const clusters = new Clusters(draw);
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function found(path) {
+  for (const [pattern, view, title] of ROUTES) {
+    const ids = pattern.exec(path)?.slice(1).map(decoded);
+    if (ids) return { view, ids, title: title(ids) };
+  }
+  return { view: () => html`<h1>There is no such view</h1><p><a href="/">Problems of the fleet</a></p>`, ids: [], title: "No such view" };
+}
+
+function setParameters(values) {
+  const parameters = new URLSearchParams(Object.entries(values).filter(([, value]) => value));
+  history.replaceState(null, "", `${location.pathname}${parameters.size ? `?${parameters}` : ""}`);
+  drawNow();
+}
+
+function Server({ query }) {
+  const info = query.value;
+  const lost = (info?.replicas ?? []).filter((replica) => !replica.reachable);
+  const notices = [...(info?.notices ?? []), ...lost.map((replica) => `Replica ${replica.replica} does not answer: ${replica.reason}`)];
+  return html`<span class="soft">${info ? visible(info.version) : ""}</span>
+    <div role="status">${notices.map((text) => html`<p class="bad" key=${text}>${visible(text)}</p>`)}</div>`;
+}
+
+function Page({ route }) {
+  const { view: View, ids } = route;
+  const parameters = new URLSearchParams(location.search);
+  return html`
+    <a class="skip" href="#main">Skip to the content</a>
+    <header>
+      <a class="brand" href="/">Fleetwright</a>
+      <nav aria-label="Views">${NAVIGATION.map(([path, title]) => html`<a key=${path} href=${path}
+        aria-current=${location.pathname === path ? "page" : undefined}>${title}</a>`)}</nav>
+      <${Server} query=${queries.use("/v1/serverInfo", 5_000)} />
+    </header>
+    <main id="main" tabindex="-1"><${View} key=${location.pathname} queries=${queries} clusters=${clusters} ids=${ids}
+      parameters=${parameters} setParameters=${setParameters} /></main>`;
+}
+
+function drawNow() {
+  clearTimeout(timer);
+  [timer, drawnAt] = [null, Date.now()];
+  const route = found(location.pathname);
+  document.title = `${visible(route.title)} – Fleetwright`;
+  render(html`<${Page} route=${route} />`, document.getElementById("page"));
+  queries.stopUnused();
+}
+
+// Links between views change the address without a new page; the heading is focused, so that it is read.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href]");
+  const isOther = event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey;
+  if (!link || isOther || link.origin !== location.origin || link.hash) return;
+  event.preventDefault();
+  history.pushState(null, "", link.href);
+  drawNow();
+  window.scrollTo(0, 0);
+  document.getElementById("main").focus();
+});
+window.addEventListener("popstate", drawNow);
+
+// Ages grow without news.
+setInterval(draw, 5_000);
+document.getElementById("page").replaceChildren();
+drawNow();

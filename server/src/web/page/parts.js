@@ -1,0 +1,73 @@
+// Parts that several views have.
+
+import { age, clock, idOf, number, visible } from "./format.js";
+import { html } from "./html.js";
+
+// A stream without changes has a message every 15 seconds.
+const STALE_MS = 20_000;
+
+// When what is shown was read. An error, and rows that were not read for long, are said.
+export function ReadAt({ source }) {
+  const { readAt, error } = source;
+  if (!readAt && !error) return html`<p class="soft" role="status">reading…</p>`;
+  if (!readAt) return html`<p class="bad" role="status">It cannot be read: ${visible(error)}</p>`;
+  const isOld = Date.now() - readAt > STALE_MS;
+  const problem = error ? `. It cannot be read now: ${visible(error)}` : "";
+  return html`<p class=${error || isOld ? "bad" : "soft"}>as of ${clock(readAt)}${isOld ? `, ${age(readAt)} old` : ""}${problem}</p>`;
+}
+
+export const Name = ({ text }) => html`<bdi>${visible(text)}</bdi>`;
+
+export const clusterPath = (name) => `/clusters/${encodeURIComponent(idOf(name))}`;
+
+export const ClusterLink = ({ name }) => html`<a href=${clusterPath(name)}><${Name} text=${idOf(name)} /></a>`;
+
+const SEVERITIES = {
+  SEVERITY_CRITICAL: ["critical", "bad"],
+  SEVERITY_WARNING: ["warning", "busy"],
+  SEVERITY_INFO: ["info", "soft"],
+};
+
+function Problem({ problem, isOfCluster }) {
+  const [severity, kind] = SEVERITIES[problem.severity] ?? ["unknown", "soft"];
+  const [, cluster, collection, id] = problem.resource.split("/");
+  const resource = cluster ? html`<${ClusterLink} name=${`clusters/${cluster}`} />` : "fleet";
+  return html`<li>
+    <strong class=${kind}>${severity}</strong>
+    ${!isOfCluster && html`<span>${resource}</span>`}
+    ${collection && html`<span><${Name} text=${id} /></span>`}
+    <span>${problem.count ? `${problem.count} ` : ""}${visible(problem.summary)}</span>
+    ${problem.startTime && html`<span class="soft">for ${age(problem.startTime)}</span>`}
+    ${problem.reason && html`<span class="why soft"><${Name} text=${problem.reason} /></span>`}
+    ${problem.command && html`<code>${visible(problem.command)}</code>`}
+  </li>`;
+}
+
+// Problems, worst first. "Nothing is wrong" is said only of what was read.
+export function Problems({ query, isOfCluster = false }) {
+  const page = query.value;
+  if (!page) return html`<${ReadAt} source=${query} />`;
+  const worse = page.problems.filter((problem) => problem.severity !== "SEVERITY_INFO").length;
+  const missing = page.unreachable.length;
+  return html`
+    <p class=${worse || missing ? "bad" : "good"} role="status">
+      ${worse ? number(worse, "problem") : "Nothing is wrong"}${missing ? `, but ${number(missing, "cluster")} cannot be asked` : ""}${page.nextPageToken ? ", and more than are shown: fleetwright fleet problems" : ""}
+    </p>
+    <${ReadAt} source=${query} />
+    <ol class="rows">${page.problems.map((problem) => html`<${Problem} key=${problem.name} problem=${problem} isOfCluster=${isOfCluster} />`)}</ol>`;
+}
+
+// Decisions, latest first, with their reasons.
+export function Decisions({ query, isOfCluster = false }) {
+  const decisions = query.value?.decisions ?? [];
+  return html`
+    <${ReadAt} source=${query} />
+    ${query.value && decisions.length === 0 && html`<p>Nothing was decided yet.</p>`}
+    <ol class="rows">${decisions.map((decision) => html`<li key=${decision.name}>
+      <time class="soft" datetime=${decision.decideTime}>${new Date(decision.decideTime).toLocaleString()}</time>
+      ${!isOfCluster && html`<span><${ClusterLink} name=${decision.name.split("/").slice(0, 2).join("/")} /></span>`}
+      <span><${Name} text=${decision.summary} /></span>
+      ${decision.reasons.length > 0 && html`<details class="why"><summary>why (decision ${decision.number})</summary>
+        <ul>${decision.reasons.slice(0, 50).map((reason) => html`<li><${Name} text=${reason} /></li>`)}</ul></details>`}
+    </li>`)}</ol>`;
+}

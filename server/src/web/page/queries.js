@@ -1,0 +1,134 @@
+// What the page reads from the API: paths that are read again and again while a view shows them, and the clusters of the fleet
+// with their changes. Browsers open few connections to one server, so that there is one stream for each page.
+
+const TIMEOUT_MS = 10_000;
+
+async function read(path, signal) {
+  const signals = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]);
+  const response = await fetch(path, { headers: { Accept: "application/json" }, signal: signals });
+  const body = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(body.error?.message ?? `${response.status} ${response.statusText}`);
+  return body;
+}
+
+// A path that is read until it is stopped. What was read last stays when it cannot be read again, with its time and the error.
+class Query {
+  value = null;
+  readAt = null;
+  error = null;
+  #stop = new AbortController();
+
+  constructor(path, everyMs, changed) {
+    this.#follow(path, everyMs, changed);
+  }
+
+  async #follow(path, everyMs, changed) {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      try {
+        [this.value, this.readAt, this.error] = [await read(path, signal), new Date(), null];
+      } catch (error) {
+        this.error = error.message;
+      }
+      if (signal.aborted) return;
+      changed();
+      await new Promise((passed) => setTimeout(passed, everyMs));
+    }
+  }
+
+  stop() {
+    this.#stop.abort();
+  }
+}
+
+// The queries of the view that is shown.
+export class Queries {
+  #running = new Map();
+  #used = new Set();
+  #changed;
+
+  constructor(changed) {
+    this.#changed = changed;
+  }
+
+  // What a path has, as it was read last. Each drawing uses the paths that it shows.
+  use(path, everyMs = 2_000) {
+    this.#used.add(path);
+    if (!this.#running.has(path)) this.#running.set(path, new Query(path, everyMs, this.#changed));
+    return this.#running.get(path);
+  }
+
+  // Stops those that the last drawing did not use.
+  stopUnused() {
+    for (const [path, query] of this.#running) {
+      if (this.#used.has(path)) continue;
+      query.stop();
+      this.#running.delete(path);
+    }
+    this.#used.clear();
+  }
+}
+
+const CLUSTER_FIELDS = ["name", "stale", "observe_time", "connected", "synced", "node_count", "machine_count", "pod_count",
+  "pending_pod_count", "price_micro_usd_per_hour", "blocked_reason"];
+const masked = (fields) => `$fields=${[...CLUSTER_FIELDS.map((field) => `clusters.${field}`), ...fields].join(",")}`;
+
+// The clusters of the fleet by name: a list, and its changes. Both begin again when the stream ends.
+export class Clusters {
+  rows = new Map();
+  readAt = null;
+  error = null;
+  #changed;
+
+  constructor(changed) {
+    this.#changed = changed;
+    this.#follow();
+  }
+
+  async #follow() {
+    for (;;) {
+      try {
+        await this.#watch(await this.#list());
+        this.error = "the connection is lost";
+      } catch (error) {
+        this.error = error.message;
+      }
+      this.#changed();
+      await new Promise((passed) => setTimeout(passed, 1_000));
+    }
+  }
+
+  async #list() {
+    const { signal } = new AbortController();
+    const rows = new Map();
+    let [token, pageToken] = ["", ""];
+    do {
+      const page = await read(
+        `/v1/clusters?pageSize=1000&pageToken=${encodeURIComponent(pageToken)}&${masked(["next_page_token", "resume_token"])}`, signal);
+      page.clusters.forEach((row) => rows.set(row.name, row));
+      token ||= page.resumeToken;
+      pageToken = page.nextPageToken;
+    } while (pageToken);
+    this.#set(rows);
+    return token;
+  }
+
+  #set(rows) {
+    [this.rows, this.readAt, this.error] = [rows, new Date(), null];
+    this.#changed();
+  }
+
+  #watch(token) {
+    const path = `/v1/clusters:watch?minInterval=1s&resumeToken=${encodeURIComponent(token)}&${masked(["deleted", "resume_token"])}`;
+    return new Promise((ended) => {
+      const events = new EventSource(path);
+      events.onmessage = ({ data }) => {
+        const message = JSON.parse(data);
+        message.clusters.forEach((row) => this.rows.set(row.name, row));
+        message.deleted.forEach((name) => this.rows.delete(name));
+        this.#set(this.rows);
+      };
+      events.onerror = () => { events.close(); ended(); };
+    });
+  }
+}
