@@ -22,7 +22,7 @@ function stateOf(row) {
   if (row.stale) return [`no server decides for it; as of ${clock(row.observeTime)}`, "bad", 0];
   if (!row.connected) return ["agent disconnected", "bad", 1];
   if (row.blockedReason) return [row.blockedReason, "busy", 2];
-  return row.synced ? ["decided for", "good", 4] : ["syncing", "busy", 3];
+  return row.synced ? ["connected", "good", 4] : ["syncing", "busy", 3];
 }
 
 // Title, value by which rows are ordered, text of the cell, class. The order of a column begins with its greatest value.
@@ -38,8 +38,9 @@ const COLUMNS = {
 function ordered(rows, order) {
   const isReversed = order.startsWith("-");
   const [, key] = COLUMNS[isReversed ? order.slice(1) : order] ?? COLUMNS.cluster;
-  const compare = (one, other) => (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : one.name < other.name ? -1 : 1);
-  return rows.sort((one, other) => (isReversed ? compare(other, one) : compare(one, other)));
+  const compare = (one, other) => (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : 0);
+  // Rows with equal values are in the order of their names.
+  return rows.sort((one, other) => (isReversed ? compare(other, one) : compare(one, other)) || (one.name < other.name ? -1 : 1));
 }
 
 function Heading({ id, order, onOrder }) {
@@ -96,7 +97,8 @@ function Offerings({ query }) {
   return html`<${ReadAt} source=${query} />
     ${query.value && offerings.length === 0 && html`<p>The cloud refused nothing in the last day.</p>`}
     ${offerings.length > 0 && html`<div class="wide"><table>
-      <thead><tr>${["Type", "Zone", "Capacity", "Refusals", "Excluded until", "Reason"].map((title) => html`<th scope="col">${title}</th>`)}</tr></thead>
+      <thead><tr>${["Type", "Zone", "Capacity", "Refusals", "Excluded until", "Reason"].map((title) =>
+        html`<th scope="col" class=${title === "Refusals" ? "number" : ""}>${title}</th>`)}</tr></thead>
       <tbody>${offerings.map((offering) => html`<tr key=${offering.name}>
         <td><${Name} text=${offering.instanceType} /></td><td><${Name} text=${offering.zoneId} /></td>
         <td>${visible(offering.capacityType)}</td><td class="number">${offering.failureCount}</td>
