@@ -103,6 +103,28 @@ impl Browser {
         }
     }
 
+    /// Looks at the page in a dark or a light theme, on a phone or a wide screen.
+    pub fn emulate(&mut self, is_dark: bool, is_phone: bool) {
+        let theme = if is_dark { "dark" } else { "light" };
+        self.call(
+            "Emulation.setEmulatedMedia",
+            &json!({"features": [{"name": "prefers-color-scheme", "value": theme}]}),
+        );
+        let (width, height) = if is_phone { (390, 844) } else { (1280, 900) };
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_phone});
+        self.call("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// The page as a PNG.
+    ///
+    /// # Panics
+    /// The browser sends no picture.
+    pub fn screenshot(&mut self) -> Vec<u8> {
+        let picture = self.call("Page.captureScreenshot", &json!({"format": "png"}));
+        let text = picture["data"].as_str().expect("a picture");
+        base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).expect("base64")
+    }
+
     /// Presses and releases a key, as `Tab` or `Enter`.
     pub fn press(&mut self, key: &str) {
         let codes = HashMap::from([("Tab", 9), ("Enter", 13)]);

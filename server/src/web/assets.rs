@@ -2,7 +2,7 @@
 //! from elsewhere.
 
 use axum::Router;
-use axum::http::header;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
@@ -47,11 +47,24 @@ const ASSETS: [Asset; 13] = assets![
 
 /// Routes of the page.
 pub(super) fn router() -> Router {
-    let document = || async { asset("text/html; charset=utf-8", include_str!("page/index.html")) };
-    let views = VIEWS.into_iter().fold(Router::new(), |router, view| router.route(view, get(document)));
+    let views = VIEWS.into_iter().fold(Router::new(), |router, view| router.route(view, get(async || document())));
+    let views = views.fallback(unknown);
     ASSETS.into_iter().fold(views, |router, (path, content_type, body)| {
         router.route(path, get(move || async move { asset(content_type, body) }))
     })
+}
+
+fn document() -> Response {
+    asset("text/html; charset=utf-8", include_str!("page/index.html"))
+}
+
+/// An address of no view: a browser shows that there is none, with the way to those that there are.
+async fn unknown(headers: HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accepted.contains("text/html") {
+        return (StatusCode::NOT_FOUND, document()).into_response();
+    }
+    (StatusCode::NOT_FOUND, "there is nothing at this address\n").into_response()
 }
 
 fn asset(content_type: &'static str, body: &'static str) -> Response {
@@ -119,6 +132,19 @@ mod tests {
             for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "style="] {
                 assert!(!file(path).contains(forbidden), "{path} has {forbidden}");
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_of_no_view_is_not_found_and_a_browser_shows_the_way_back() {
+        use tower::ServiceExt;
+        for (accept, begins) in [("text/html,*/*", "<!doctype html>"), ("application/json", "there is nothing at")] {
+            let request = http::Request::get("/nothing").header(header::ACCEPT, accept);
+            let request = request.body(axum::body::Body::empty()).expect("a request");
+            let response = router().oneshot(request).await.expect("an answer");
+            assert_eq!(response.status(), StatusCode::NOT_FOUND);
+            let body = to_bytes(response.into_body(), 10_000).await.expect("a body");
+            assert!(body.starts_with(begins.as_bytes()), "{accept}");
         }
     }
 

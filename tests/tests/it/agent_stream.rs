@@ -19,8 +19,13 @@ pub(crate) struct AgentStream {
 impl AgentStream {
     /// The agent of the one cluster says Hello under `name`.
     pub(crate) async fn open(server: &str, name: &str) -> Self {
+        Self::open_as(server, name, "uid-of-the-one-cluster").await
+    }
+
+    /// The agent of the cluster with this UID says Hello under `name`.
+    pub(crate) async fn open_as(server: &str, name: &str, uid: &str) -> Self {
         let (requests, outgoing) = tokio::sync::mpsc::channel(1);
-        let (cluster_name, cluster_uid) = (name.to_owned(), "uid-of-the-one-cluster".to_owned());
+        let (cluster_name, cluster_uid) = (name.to_owned(), uid.to_owned());
         let hello = v1::Hello { cluster_name, cluster_uid, ..v1::Hello::default() };
         let hello = v1::ConnectRequest { message: Some(Message::Hello(hello)) };
         requests.send(hello).await.expect("the channel has capacity");

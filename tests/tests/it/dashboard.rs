@@ -1,7 +1,14 @@
 //! The dashboard in a browser: every view has an address, texts of clusters are texts, and all is reached by keyboard.
 
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
 use e2e::{Browser, Program, RunningProcess};
 use fleetwright_proto::v1::connect_response::Message as Answer;
+use serde_json::json;
 use tokio::task::block_in_place;
 
 use crate::agent_stream::AgentStream;
@@ -38,6 +45,7 @@ async fn every_view_has_an_address_and_shows_texts_of_clusters_as_texts() {
             ("/clusters", &["Clusters", "1 cluster, 0 nodes", "shop"][..]),
             ("/clusters/shop", &["Cluster shop", "It has no nodes.", "No pod waits for a node.", shown]),
             ("/clusters/shop/nodes/a", &["Node a", "It cannot be read: "]),
+            ("/no/such/view", &["There is no such view"]),
             ("/clusters/nothing", &["Cluster nothing", "there is no cluster \"nothing\""]),
             ("/decisions", &["Nothing was decided yet."]),
             ("/capacity", &[shown, "The cloud refused nothing in the last day.", "No capacity is held."]),
@@ -51,6 +59,102 @@ async fn every_view_has_an_address_and_shows_texts_of_clusters_as_texts() {
         assert_eq!(errors, Vec::<&String>::new(), "nothing else than unknown names was refused");
     });
     drop(agent);
+    assert_eq!(server.stop(TIMEOUT), 0);
+}
+
+/// The source of axe-core, by which browsers find violations of accessibility; read once from npm's registry. Without npm, or
+/// without a network, `test` is reported as skipped.
+fn axe(test: &str) -> Option<String> {
+    const PACKAGE: &str = "axe-core@4.14.1";
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(PACKAGE);
+    let file = folder.join("package/axe.min.js");
+    if !file.exists() {
+        fs::create_dir_all(&folder).expect("a folder below target");
+        let script = format!(
+            "cd '{}' && npm pack --silent --fetch-retries=0 --fetch-timeout=30000 {PACKAGE} && tar xzf axe-core-*.tgz",
+            folder.display()
+        );
+        let made = Command::new("/bin/sh").args(["-c", &script]).output().expect("a shell starts");
+        if !made.status.success() {
+            let why = String::from_utf8_lossy(&made.stderr).trim().to_owned();
+            // Written directly to standard error: the test harness hides the output of passing tests.
+            let _written = writeln!(std::io::stderr(), "SKIPPED {test}: npm cannot fetch {PACKAGE}: {why}");
+            return None;
+        }
+    }
+    Some(fs::read_to_string(file).expect("the file of the package"))
+}
+
+/// In both themes and on a phone. The pictures are kept below `target/tmp/dashboard`, to be looked at.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_view_violates_a_rule_of_accessibility() {
+    let test = "no_view_violates_a_rule_of_accessibility";
+    let Some(mut browser) = block_in_place(|| Browser::start(test)) else { return };
+    let Some(axe) = block_in_place(|| axe(test)) else { return };
+    let pictures = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("dashboard");
+    fs::create_dir_all(&pictures).expect("a folder below target");
+    let demo = Program::new(PROGRAM, &["demo", "--for", "10m"]).start_with_stdout();
+    block_in_place(|| {
+        let line = demo.next_stdout_line(TIMEOUT);
+        let http = line.split_whitespace().last().expect("an address").trim_end_matches('/').to_owned();
+        for (name, path, words) in [
+            ("problems", "/", "as of"),
+            ("clusters", "/clusters?order=cluster", "amber"),
+            ("cluster", "/clusters/blue", "NodePool"),
+            ("node", "/clusters/blue/nodes/unknown", "It cannot be read"),
+            ("decisions", "/decisions", "why (decision"),
+            ("capacity", "/capacity", "Refused offerings"),
+        ] {
+            for (is_dark, is_phone) in [(false, false), (true, false), (false, true), (true, true)] {
+                browser.emulate(is_dark, is_phone);
+                browser.open(&format!("{http}{path}"));
+                browser.wait_for(&[words]);
+                browser.evaluate(&format!("{axe};0"));
+                let run = "axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations.map((violation) => \
+                           `${violation.id}: ${violation.nodes[0].html}: ${violation.nodes[0].failureSummary}`))";
+                let found = browser.evaluate(run);
+                let theme = if is_dark { "dark" } else { "light" };
+                let device = if is_phone { "phone" } else { "wide" };
+                assert_eq!(found, json!([]), "{name}, {theme}, {device}");
+                let file = pictures.join(format!("{name}-{theme}-{device}.png"));
+                fs::write(file, browser.screenshot()).expect("a file below target");
+            }
+        }
+    });
+    // Its status says whether all pods ran, which they had no time for.
+    let _status = demo.stop(TIMEOUT);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_stay_where_they_are_while_one_of_them_is_focused() {
+    let test = "rows_stay_where_they_are_while_one_of_them_is_focused";
+    let Some(mut browser) = block_in_place(|| Browser::start(test)) else { return };
+    let (server, [grpc, http]) = serve();
+    let mut agents = Vec::new();
+    for name in ["bar", "shop"] {
+        let mut agent = AgentStream::open_as(&grpc, name, name).await;
+        assert!(matches!(agent.answer().await, Ok(Answer::Welcome(_))));
+        agents.push(agent);
+    }
+    block_in_place(|| {
+        let rows = "[...document.querySelectorAll('tbody tr')].map((row) => row.cells[0].innerText + ' ' + row.cells[1].innerText)";
+        let shown = |browser: &mut Browser, expected: [&str; 2]| {
+            let end = Instant::now() + TIMEOUT;
+            while browser.evaluate(rows) != json!(expected) {
+                assert!(Instant::now() < end, "{}", browser.evaluate(rows));
+            }
+        };
+        // The worst first.
+        browser.open(&format!("{http}/clusters?order=-state"));
+        let waits = "waiting for a complete snapshot of the agent";
+        shown(&mut browser, [&format!("bar {waits}"), &format!("shop {waits}")]);
+        browser.evaluate("document.querySelector('tbody a').focus()");
+        agents.pop();
+        shown(&mut browser, [&format!("bar {waits}"), "shop agent disconnected"]);
+        browser.evaluate("document.activeElement.blur()");
+        shown(&mut browser, ["shop agent disconnected", &format!("bar {waits}")]);
+    });
+    drop(agents);
     assert_eq!(server.stop(TIMEOUT), 0);
 }
 
@@ -75,7 +179,8 @@ async fn the_page_is_walked_by_keyboard_and_says_when_the_server_is_gone() {
         browser.wait_for(&["1 cluster, "]);
         assert_eq!(browser.evaluate("location.pathname"), "/clusters");
         assert_eq!(browser.evaluate("document.activeElement.id"), "main", "a reader is told of the new view");
-        for _ in 0..2 {
+        // What to find, the table, its first heading.
+        for _ in 0..3 {
             browser.press("Tab");
         }
         browser.press("Enter");

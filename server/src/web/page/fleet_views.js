@@ -2,7 +2,7 @@
 
 import { age, clock, clusterOf, dollars, idOf, number, visible, word } from "./format.js";
 import { html } from "./html.js";
-import { ClusterLink, Decisions, Name, Problems, ReadAt } from "./parts.js";
+import { ClusterLink, Decisions, Name, Problems, ReadAt, Steady, Wide } from "./parts.js";
 
 const PROBLEMS_SHOWN = 200;
 const DECISIONS_SHOWN = 100;
@@ -69,12 +69,12 @@ export function ClustersView({ clusters, parameters, setParameters }) {
     <${ReadAt} source=${clusters} />
     <p><label>Find a cluster <input type="search" value=${wanted}
       onInput=${(event) => setParameters({ find: event.target.value, order })} /></label></p>
-    <div class="wide"><table>
+    <${Wide} label="Clusters"><table>
       <thead><tr>${Object.keys(COLUMNS).map((id) => html`<${Heading} key=${id} id=${id} order=${order}
         onOrder=${(next) => setParameters({ find: wanted, order: next })} />`)}</tr></thead>
-      <tbody>${shown.map((row) => html`<tr key=${row.name}>
-        ${Object.entries(COLUMNS).map(([id, [, , cell, kind]]) => html`<td key=${id} class=${kind}>${cell(row)}</td>`)}</tr>`)}</tbody>
-    </table></div>
+      <${Steady} as="tbody" key=${`${order} ${wanted}`} rows=${shown} row=${(row) => html`<tr key=${row.name}>
+        ${Object.entries(COLUMNS).map(([id, [, , cell, kind]]) => html`<td key=${id} class=${kind}>${cell(row)}</td>`)}</tr>`} />
+    </table><//>
     ${rows.length > shown.length && html`<p class="soft">${rows.length - shown.length} more: find one by its name, or order them by another column.</p>`}
     ${clusters.readAt && rows.length === 0 && html`<p>${all.length ? "No cluster has such a name." : "No agent has connected yet."}</p>`}`;
 }
@@ -96,14 +96,14 @@ function Offerings({ query }) {
   const offerings = query.value?.offerings ?? [];
   return html`<${ReadAt} source=${query} />
     ${query.value && offerings.length === 0 && html`<p>The cloud refused nothing in the last day.</p>`}
-    ${offerings.length > 0 && html`<div class="wide"><table>
+    ${offerings.length > 0 && html`<${Wide} label="Refused offerings"><table>
       <thead><tr>${["Type", "Zone", "Capacity", "Refusals", "Excluded until", "Reason"].map((title) =>
         html`<th scope="col" class=${title === "Refusals" ? "number" : ""}>${title}</th>`)}</tr></thead>
       <tbody>${offerings.map((offering) => html`<tr key=${offering.name}>
         <td><${Name} text=${offering.instanceType} /></td><td><${Name} text=${offering.zoneId} /></td>
         <td>${visible(offering.capacityType)}</td><td class="number">${offering.failureCount}</td>
         <td>${offering.excludeUntilTime ? clock(offering.excludeUntilTime) : ""}</td><td><${Name} text=${offering.reason} /></td></tr>`)}</tbody>
-    </table></div>`}`;
+    </table><//>`}`;
 }
 
 function Holds({ query }) {

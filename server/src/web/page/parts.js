@@ -1,7 +1,7 @@
 // Parts that several views have.
 
 import { age, clock, idOf, number, visible } from "./format.js";
-import { html } from "./html.js";
+import { Component, html } from "./html.js";
 
 // A stream without changes has a message every 15 seconds.
 const STALE_MS = 20_000;
@@ -15,6 +15,38 @@ export function ReadAt({ source }) {
   const problem = error ? `. It cannot be read now: ${visible(error)}` : "";
   return html`<p class=${error || isOld ? "bad" : "soft"}>as of ${clock(readAt)}${isOld ? `, ${age(readAt)} old` : ""}${problem}</p>`;
 }
+
+// Rows by name in an element of their own. They keep their order while one of them is pointed at or focused: nothing moves under
+// a reader. New rows come last then, and values change.
+export class Steady extends Component {
+  #order = [];
+  #isPointed = false;
+  #isFocused = false;
+
+  #hold(isPointed, isFocused) {
+    const wasHeld = this.#isPointed || this.#isFocused;
+    [this.#isPointed, this.#isFocused] = [isPointed, isFocused];
+    if (wasHeld && !isPointed && !isFocused) this.forceUpdate();
+  }
+
+  #held(rows) {
+    const byName = new Map(rows.map((row) => [row.name, row]));
+    const known = new Set(this.#order);
+    return [...this.#order.filter((name) => byName.has(name)).map((name) => byName.get(name)), ...rows.filter((row) => !known.has(row.name))];
+  }
+
+  render({ as: Tag, rows, row: draw, ...attributes }) {
+    const shown = this.#isPointed || this.#isFocused ? this.#held(rows) : rows;
+    this.#order = shown.map((row) => row.name);
+    return html`<${Tag} ...${attributes}
+      onMouseEnter=${() => this.#hold(true, this.#isFocused)} onMouseLeave=${() => this.#hold(false, this.#isFocused)}
+      onFocusIn=${() => this.#hold(this.#isPointed, true)} onFocusOut=${() => this.#hold(this.#isPointed, false)}
+      >${shown.map(draw)}<//>`;
+  }
+}
+
+// A part that is wider than a phone, and moved by keyboard too.
+export const Wide = ({ label, children }) => html`<div class="wide" role="region" aria-label=${label} tabindex="0">${children}</div>`;
 
 export const Name = ({ text }) => html`<bdi>${visible(text)}</bdi>`;
 
@@ -54,7 +86,8 @@ export function Problems({ query, isOfCluster = false }) {
       ${worse ? number(worse, "problem") : "Nothing is wrong"}${missing ? `, but ${number(missing, "cluster")} cannot be asked` : ""}${page.nextPageToken ? ", and more than are shown: fleetwright fleet problems" : ""}
     </p>
     <${ReadAt} source=${query} />
-    <ol class="rows">${page.problems.map((problem) => html`<${Problem} key=${problem.name} problem=${problem} isOfCluster=${isOfCluster} />`)}</ol>`;
+    <${Steady} as="ol" class="rows" rows=${page.problems}
+      row=${(problem) => html`<${Problem} key=${problem.name} problem=${problem} isOfCluster=${isOfCluster} />`} />`;
 }
 
 // Decisions, latest first, with their reasons.

@@ -3,9 +3,9 @@
 
 const TIMEOUT_MS = 10_000;
 
-async function read(path, signal) {
-  const signals = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]);
-  const response = await fetch(path, { headers: { Accept: "application/json" }, signal: signals });
+async function read(path, ...signals) {
+  const signal = AbortSignal.any([...signals, AbortSignal.timeout(TIMEOUT_MS)]);
+  const response = await fetch(path, { headers: { Accept: "application/json" }, signal });
   const body = await response.json().catch(() => ({}));
   if (!response.ok) throw new Error(body.error?.message ?? `${response.status} ${response.statusText}`);
   return body;
@@ -99,12 +99,11 @@ export class Clusters {
   }
 
   async #list() {
-    const { signal } = new AbortController();
     const rows = new Map();
     let [token, pageToken] = ["", ""];
     do {
       const page = await read(
-        `/v1/clusters?pageSize=1000&pageToken=${encodeURIComponent(pageToken)}&${masked(["next_page_token", "resume_token"])}`, signal);
+        `/v1/clusters?pageSize=1000&pageToken=${encodeURIComponent(pageToken)}&${masked(["next_page_token", "resume_token"])}`);
       page.clusters.forEach((row) => rows.set(row.name, row));
       token ||= page.resumeToken;
       pageToken = page.nextPageToken;
