@@ -2,8 +2,7 @@
 //!
 //! Each thread of quotes has its own clusters, so that they are prepared once and no thread waits for another. What is prepared
 //! before a quote asks for it, and plans that change nothing, are made on threads beside them, so that no quote waits for them.
-//! The number of requests in progress
-//! is bounded.
+//! The number of requests in progress is bounded.
 
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};

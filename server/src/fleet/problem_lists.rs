@@ -63,10 +63,15 @@ impl FleetApi {
         let filter = "deleted = false AND not_ready_reason:*".to_owned();
         let pools = v1::ListPoolsRequest { parent, page_size: ROWS, filter, ..Default::default() };
         let (pods, pools) = futures::try_join!(self.list::<Pods>(pods, false), self.list::<Pools>(pools, false))?;
-        let of_fleet = only.is_none();
         let freezes = self.store.freezes().await;
-        let offerings =
-            self.list_offerings_now(v1::ListOfferingsRequest { page_size: ROWS, ..Default::default() }).await;
+        // Offerings and replicas are no cluster's own.
+        let (offerings, replicas) = match only {
+            Some(_) => (Ok(v1::ListOfferingsResponse::default()), Vec::new()),
+            None => {
+                let request = v1::ListOfferingsRequest { page_size: ROWS, ..Default::default() };
+                (self.list_offerings_now(request).await, self.replicas.list())
+            }
+        };
         let is_store_up = freezes.is_ok() && offerings.is_ok();
         let mut freezes: Vec<v1::Freeze> = freezes.unwrap_or_default().iter().map(super::operations::message).collect();
         if let Some(cluster) = only {
@@ -75,16 +80,18 @@ impl FleetApi {
             let concerns = |target: &str| target.is_empty() || target == own || target.starts_with(&format!("{own}/"));
             freezes.retain(|freeze| concerns(&freeze.target));
         }
-        let offerings = offerings.map(|answer| answer.offerings).unwrap_or_default();
+        let mut unreachable = [pods.unreachable, pools.unreachable].concat();
+        unreachable.sort_unstable();
+        unreachable.dedup();
         let facts = Facts {
             clusters,
             pools: pools.rows,
             pods: pods.rows,
-            offerings: if of_fleet { offerings } else { Vec::new() },
+            offerings: offerings.map(|answer| answer.offerings).unwrap_or_default(),
             freezes,
-            replicas: if of_fleet { self.replicas.list() } else { Vec::new() },
+            replicas,
             is_store_up,
         };
-        Ok((facts, pods.unreachable))
+        Ok((facts, unreachable))
     }
 }

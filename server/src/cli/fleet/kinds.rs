@@ -57,11 +57,14 @@ pub(in crate::cli) trait Kind {
         page: (i32, String),
     ) -> Result<Page<Self::Row>, Status>;
 
+    /// The changes since a list; only of kinds that are watched.
     async fn watch(
-        client: &mut FleetClient,
-        selection: &Selection,
-        resume_token: String,
-    ) -> Result<BoxStream<'static, Result<Changes<Self::Row>, Status>>, Status>;
+        _client: &mut FleetClient,
+        _selection: &Selection,
+        _resume_token: String,
+    ) -> Result<BoxStream<'static, Result<Changes<Self::Row>, Status>>, Status> {
+        Err(Status::unimplemented("this list has no watch"))
+    }
 }
 
 macro_rules! kind {
@@ -352,14 +355,6 @@ impl Kind for Offerings {
         let (rows, next_page_token) = (answer.offerings, answer.next_page_token);
         Ok(Page { rows, next_page_token, resume_token: String::new(), unreachable: Vec::new() })
     }
-
-    async fn watch(
-        _client: &mut FleetClient,
-        _selection: &Selection,
-        _resume_token: String,
-    ) -> Result<BoxStream<'static, Result<Changes<Self::Row>, Status>>, Status> {
-        Err(Status::unimplemented("offerings have no watch"))
-    }
 }
 
 pub(super) struct Holds;
@@ -416,14 +411,6 @@ impl Kind for Holds {
         let (rows, next_page_token) = (answer.holds, answer.next_page_token);
         Ok(Page { rows, next_page_token, resume_token: String::new(), unreachable: Vec::new() })
     }
-
-    async fn watch(
-        _client: &mut FleetClient,
-        _selection: &Selection,
-        _resume_token: String,
-    ) -> Result<BoxStream<'static, Result<Changes<Self::Row>, Status>>, Status> {
-        Err(Status::unimplemented("lists of holds have no watch"))
-    }
 }
 
 pub(super) struct Problems;
@@ -461,13 +448,5 @@ impl Kind for Problems {
         let answer = client.list_problems(request).await?.into_inner();
         let (rows, next_page_token) = (answer.problems, answer.next_page_token);
         Ok(Page { rows, next_page_token, resume_token: String::new(), unreachable: answer.unreachable })
-    }
-
-    async fn watch(
-        _client: &mut FleetClient,
-        _selection: &Selection,
-        _resume_token: String,
-    ) -> Result<BoxStream<'static, Result<Changes<Self::Row>, Status>>, Status> {
-        Err(Status::unimplemented("problems have no watch"))
     }
 }
