@@ -8,6 +8,7 @@
 
 pub mod agent_service;
 pub mod api_budget;
+mod browser_sessions;
 mod caller;
 mod capacity;
 mod catalogue_refresh;

@@ -38,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::agent_service::{Delivery, Routes, Sessions};
+use crate::browser_sessions;
 use crate::capacity::CapacityApi;
 use crate::capacity::error_info::ErrorInfoLayer;
 use crate::capacity::estimates::Estimates;
@@ -59,7 +60,7 @@ use crate::{histogram, views};
 use agent_session::SessionMemory;
 use auth::authorizer::Authorizer;
 use auth::connections::ConnectionLimits;
-use auth::middleware::{self, AuthLayer};
+use auth::middleware::AuthLayer;
 use auth::tls::{Certificates, Incoming};
 use loops::{Common, Inbox, Loops};
 use store::lease::Scope;
@@ -440,7 +441,7 @@ impl Server {
         let incoming = Incoming::new(grpc_listener, components.certificates.clone(), grpc_limits);
         let (publisher, views) = views::channel();
         let token = auth::token::random()?;
-        let authorizer = Arc::new(components.authorizer.with_replica_token(&token));
+        let authorizer = browser_sessions::authorizer(components.authorizer, &token, &components.store);
         let address = advertised_address(components.advertised, grpc);
         let certificate = components.certificates.as_ref().map(|one| one.digest()).unwrap_or_default();
         let endpoint = ReplicaEndpoint { address, token, certificate };
@@ -626,8 +627,7 @@ async fn serve_http(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let incoming = Incoming::new(TcpListener::from_std(listener)?, certificates, limits);
-    let router = web::router(pages, Arc::clone(&authorizer))?
-        .layer(axum::middleware::from_fn_with_state(authorizer, middleware::authorize_page));
+    let router = web::router(pages, &authorizer)?;
     web::listener::serve(incoming, router, stop).await;
     Ok(())
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use controller::FleetState;
@@ -27,6 +28,8 @@ use crate::histogram::PLANS_FAILING_CHECK;
 use crate::interruptions;
 use crate::replicas::Replicas;
 use auth::authorizer::Authorizer;
+use auth::middleware::{authorize_page, public_page};
+use auth::sign_in;
 use store::{StoreError, clock};
 
 /// Metric: latency of decisions after their batch window.
@@ -51,18 +54,18 @@ pub(crate) struct Pages {
     pub(crate) replicas: Arc<Replicas>,
 }
 
-/// Router with every route. `authorizer` authorizes the methods of the API.
+/// Router with every route. Everybody gets the health, and the files of the dashboard, which have no secrets, to sign in;
+/// clients of the trust file get all else.
 ///
 /// # Errors
 /// The descriptors of the API have no valid routes.
-pub(crate) fn router(pages: Pages, authorizer: Arc<Authorizer>) -> anyhow::Result<Router> {
-    let api = api::router(pages.api.clone(), authorizer)?;
-    let router = Router::new()
-        .route("/healthz", get(health))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
-        .with_state(pages);
-    Ok(router.merge(assets::router()).merge(api))
+pub(crate) fn router(pages: Pages, authorizer: &Arc<Authorizer>) -> anyhow::Result<Router> {
+    let api = api::router(pages.api.clone(), Arc::clone(authorizer))?;
+    let health = Router::new().route("/healthz", get(health)).route("/readyz", get(ready)).with_state(pages.clone());
+    let public = health.merge(assets::router()).merge(sign_in::router(Arc::clone(authorizer)));
+    let clients = Router::new().route("/metrics", get(metrics)).with_state(pages).merge(api);
+    let clients = clients.layer(from_fn_with_state(Arc::clone(authorizer), authorize_page));
+    Ok(clients.merge(public.layer(from_fn_with_state(Arc::clone(authorizer), public_page))))
 }
 
 /// Liveness. Fails when the process makes no progress and should be restarted; an unavailable store

@@ -17,6 +17,9 @@ const PROGRAM: &str = "chromium-headless-shell";
 /// Commands come on descriptor 3 and answers leave on 4.
 const START: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null";
 
+/// Names that tests give to attackers are this host; certificates of tests are self-signed.
+const NAMES: [&str; 2] = ["--host-resolver-rules=MAP *.example 127.0.0.1", "--ignore-certificate-errors"];
+
 /// Longest time for one command.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -49,7 +52,7 @@ impl Browser {
         let folder = format!("--user-data-dir={}", profile.path().display());
         let flags = ["--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", &folder, "about:blank"];
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", START, PROGRAM]).args(flags).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["-c", START, PROGRAM]).args(NAMES).args(flags).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a shell starts");
         let commands = child.stdin.take().expect("standard input is piped");
         let answers = BufReader::new(child.stdout.take().expect("standard output is piped"));
@@ -134,6 +137,16 @@ impl Browser {
             let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
             self.call("Input.dispatchKeyEvent", &event);
         }
+    }
+
+    /// Types into what is focused.
+    pub fn type_text(&mut self, text: &str) {
+        self.call("Input.insertText", &json!({"text": text}));
+    }
+
+    /// Cookies of all sites, with those that scripts cannot read.
+    pub fn cookies(&mut self) -> Vec<Value> {
+        self.call("Network.getAllCookies", &json!({}))["cookies"].as_array().cloned().unwrap_or_default()
     }
 
     /// Errors of the page so far.

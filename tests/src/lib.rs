@@ -3,6 +3,7 @@
 
 pub mod attack;
 mod browser;
+pub mod identity_provider;
 pub mod kubernetes;
 pub mod postgres;
 mod process;

@@ -11,7 +11,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::file::{AgentTrust, ClientTrust, IssuerTrust, TrustFile, TrustFileError};
+use super::browser_session::{BrowserSession, BrowserSessionStore, BrowserSessions, PresentedSession};
+use super::file::{AgentTrust, ClientTrust, IssuerTrust, OidcSignIn, TrustFile, TrustFileError};
 use super::inspection::{Finding, inspect_file};
 use super::issuer::IssuerKeys;
 use super::tls::{Certificates, changed_at};
@@ -34,6 +35,17 @@ pub struct PresentedCredentials {
     /// Client certificate and its chain, up to an authority that was trusted at the handshake.
     /// Empty when none was presented.
     pub certificates: Vec<CertificateDer<'static>>,
+    /// Session of a browser.
+    pub session: Option<PresentedSession>,
+}
+
+/// A client that a token has identified.
+pub(crate) struct IdentifiedClient {
+    pub(crate) client: Client,
+    /// As its entry has it ([`ClientTrust::credential`]); `None` for a replica, which signs in nowhere.
+    pub(crate) credential: Option<String>,
+    /// When the token ends; `None` if never.
+    pub(crate) ends_at: Option<SystemTime>,
 }
 
 /// When an authorization has to be checked again; `None` without authentication.
@@ -49,6 +61,7 @@ pub struct Authorizer {
     authorities: Option<Arc<Certificates>>,
     /// Hash of the token by which the other replicas read from this one.
     replica_token_sha256: Option<String>,
+    browser_sessions: Option<BrowserSessions>,
     /// Number of changes of the trust file and the authorities.
     changes: watch::Sender<u64>,
 }
@@ -73,6 +86,7 @@ impl Authorizer {
             issuers: IssuerKeys::default(),
             authorities: None,
             replica_token_sha256: None,
+            browser_sessions: None,
             changes: watch::channel(0).0,
         }
     }
@@ -97,6 +111,11 @@ impl Authorizer {
     /// Admits the other replicas with scope `read` by `token`, which only what reads the store knows.
     pub fn with_replica_token(self, token: &str) -> Self {
         Self { replica_token_sha256: Some(in_hexadecimal(&Sha256::digest(token))), ..self }
+    }
+
+    /// Signs browsers in to sessions in `store`.
+    pub fn with_browser_sessions(self, store: Arc<dyn BrowserSessionStore>) -> Self {
+        Self { browser_sessions: Some(BrowserSessions::new(store)), ..self }
     }
 
     /// Logs the entries of the trust file that admit nobody.
@@ -237,20 +256,24 @@ impl Authorizer {
         }
     }
 
-    /// Authorizes the client with `token` for the scope `needed`. Without a trust file every client
-    /// has every scope.
+    /// Authorizes a client for the scope `needed`, by its token or else its session. Without a trust file every client has
+    /// every scope.
     ///
     /// # Errors
-    /// The token is unknown, or its scope is insufficient.
+    /// The client is unknown, or its scope is insufficient.
     pub(crate) async fn authorize_client(
         &self,
-        token: Option<&str>,
+        credentials: &PresentedCredentials,
         needed: Scope,
     ) -> Result<Option<Client>, ClientDenial> {
         if !self.enforces() {
             return Ok(None);
         }
-        let client = self.identify_client(token).await?;
+        let client = match (&credentials.token, &credentials.session) {
+            (Some(token), _) => self.identify_client(token).await?.client,
+            (None, Some(session)) => self.client_of_session(session).await?.0,
+            (None, None) => return Err(AuthError("no bearer token was sent".to_owned()).into()),
+        };
         if client.scope < needed {
             let (name, scope) = (client.name, client.scope);
             return Err(ClientDenial::Scope(format!("{name} has scope {scope}; this needs scope {needed}")));
@@ -258,36 +281,74 @@ impl Authorizer {
         Ok(Some(client))
     }
 
-    async fn identify_client(&self, token: Option<&str>) -> Result<Client, AuthError> {
-        let Some(token) = token else { return Err(AuthError("no bearer token was sent".to_owned())) };
+    /// The client with this token.
+    ///
+    /// # Errors
+    /// The trust file has none, or the token has expired.
+    pub(crate) async fn identify_client(&self, token: &str) -> Result<IdentifiedClient, AuthError> {
         let file = self.file();
         let hash = in_hexadecimal(&Sha256::digest(token));
         // Hashes are compared, so the timing reveals nothing about the token.
         if self.replica_token_sha256.as_ref() == Some(&hash) {
             // Besides what is read, replicas ask each other for their parts of quotes and plans.
             let quota = ClientQuota::default();
-            return Ok(Client { name: REPLICA_CLIENT.to_owned(), scope: Scope::Plan, quota });
+            let client = Client { name: REPLICA_CLIENT.to_owned(), scope: Scope::Plan, quota };
+            return Ok(IdentifiedClient { client, credential: None, ends_at: None });
         }
-        let named = |entry: &ClientTrust| Client { name: entry.name.clone(), scope: entry.scope, quota: entry.quota() };
+        let identified = |entry: &ClientTrust, ends_at| IdentifiedClient {
+            client: entry.client(),
+            credential: Some(entry.credential()),
+            ends_at,
+        };
         let fixed = file
             .clients
             .iter()
             .find(|entry| entry.token_sha256.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(&hash)));
         if let Some(entry) = fixed {
-            let expired = entry.expires.filter(|expires| expires.as_second() <= now_s());
-            return match expired {
-                None => Ok(named(entry)),
-                Some(expires) => Err(AuthError(format!("the token of {} expired at {expires}", entry.name))),
-            };
+            entry.check_expiry(now_s())?;
+            return Ok(identified(entry, entry.expires.map(SystemTime::from)));
         }
         for entry in &file.clients {
             if let Some(issuer) = &entry.token
-                && self.token(issuer, Some(token)).await.is_ok()
+                && let Ok(ends_at) = self.token(issuer, Some(token)).await
             {
-                return Ok(named(entry));
+                return Ok(identified(entry, Some(ends_at)));
             }
         }
         Err(AuthError("the trust file has no client with this token".to_owned()))
+    }
+
+    /// The client of a session, as the trust file has it now.
+    ///
+    /// # Errors
+    /// The session is not valid, or the trust file no longer has the credential that signed it in.
+    pub(crate) async fn client_of_session(
+        &self,
+        presented: &PresentedSession,
+    ) -> Result<(Client, BrowserSession), AuthError> {
+        let sessions = self.browser_sessions()?;
+        let session = sessions.verify(presented, now_s().saturating_mul(1_000)).await?;
+        let file = self.file();
+        let is_signed_in =
+            |entry: &&ClientTrust| entry.name == session.client && entry.credential() == session.credential;
+        let Some(entry) = file.clients.iter().find(is_signed_in) else {
+            return Err(AuthError(format!("{} signed in by what is no longer trusted; sign in again", session.client)));
+        };
+        entry.check_expiry(now_s())?;
+        Ok((entry.client(), session))
+    }
+
+    /// Sessions of browsers.
+    ///
+    /// # Errors
+    /// There are none without authentication.
+    pub(crate) fn browser_sessions(&self) -> Result<&BrowserSessions, AuthError> {
+        self.browser_sessions.as_ref().ok_or_else(|| AuthError("this server has no sessions of browsers".to_owned()))
+    }
+
+    /// How people sign in besides by token.
+    pub(crate) fn oidc(&self) -> Option<OidcSignIn> {
+        self.file().oidc.clone()
     }
 
     async fn token(&self, issuer: &IssuerTrust, token: Option<&str>) -> Result<SystemTime, AuthError> {

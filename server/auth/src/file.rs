@@ -9,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{ClientQuota, Scope};
+use super::{AuthError, Client, ClientQuota, Scope};
 
 /// Content of the trust file.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -21,6 +21,9 @@ pub(crate) struct TrustFile {
     /// API clients.
     #[serde(default)]
     pub clients: Vec<ClientTrust>,
+    /// How people sign in to the dashboard, besides by token.
+    #[serde(default)]
+    pub(crate) oidc: Option<OidcSignIn>,
 }
 
 /// Identity of a cluster's agent: a token or a certificate.
@@ -81,6 +84,23 @@ pub(crate) struct ClientTrust {
     pub token: Option<IssuerTrust>,
 }
 
+/// `[oidc]` in the trust file: how people sign in to the dashboard.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct OidcSignIn {
+    /// Address of the identity provider; the claim `iss` of its ID tokens.
+    pub(crate) issuer: String,
+    /// The server's id there; the claim `aud`.
+    pub(crate) client_id: String,
+    /// File with the server's secret there; absent: a public client.
+    pub(crate) client_secret_file: Option<PathBuf>,
+    /// Address of this server in browsers, such as `https://fleet.example.com`. The identity provider must allow the redirect to
+    /// this address with `/session/oidc/return`.
+    pub(crate) url: String,
+    /// Certificate authorities (PEM) of the issuer's HTTPS address; absent: the public ones.
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
 /// A table. The obvious mistake, a token in clear, is told without the token.
 fn issuer_trust<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IssuerTrust>, D::Error> {
     struct Table;
@@ -135,6 +155,12 @@ impl TrustFile {
                 *path = folder.join(&*path);
             }
         }
+        if let Some(oidc) = &mut file.oidc {
+            oidc.check()?;
+            for path in [&mut oidc.client_secret_file, &mut oidc.ca_file].into_iter().flatten() {
+                *path = folder.join(&*path);
+            }
+        }
         Ok(file)
     }
 }
@@ -169,6 +195,8 @@ pub(crate) enum TrustError {
     HoldPrice(String),
     #[error("[[clients]] {0:?}: give either token-sha256 or token = {{ issuer = …, subject = … }}")]
     ClientIdentity(String),
+    #[error("[oidc]: {0} = {1:?} is not an address https://…")]
+    OidcAddress(&'static str, String),
 }
 
 impl TrustError {
@@ -214,9 +242,42 @@ impl AgentTrust {
     }
 }
 
+impl OidcSignIn {
+    /// Tokens and codes travel to these addresses.
+    pub(super) fn check(&self) -> Result<(), TrustError> {
+        for (key, address) in [("issuer", &self.issuer), ("url", &self.url)] {
+            if !address.starts_with("https://") {
+                return Err(TrustError::OidcAddress(key, address.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl ClientTrust {
+    /// What identifies the client, without secrets: it is the same as long as the entry trusts the same token.
+    pub(super) fn credential(&self) -> String {
+        match (&self.token_sha256, &self.token) {
+            (_, Some(token)) => format!("{:?}", (&token.issuer, &token.subject, &token.audience)),
+            (hash, None) => hash.as_deref().unwrap_or_default().to_ascii_lowercase(),
+        }
+    }
+
+    /// Checks that its fixed token has not expired.
+    pub(super) fn check_expiry(&self, now_s: i64) -> Result<(), AuthError> {
+        match self.expires.filter(|expires| expires.as_second() <= now_s) {
+            None => Ok(()),
+            Some(expires) => Err(AuthError(format!("the token of {} expired at {expires}", self.name))),
+        }
+    }
+
+    /// The client.
+    pub(super) fn client(&self) -> Client {
+        Client { name: self.name.clone(), scope: self.scope, quota: self.quota() }
+    }
+
     /// What it may hold and ask for.
-    pub(super) fn quota(&self) -> ClientQuota {
+    fn quota(&self) -> ClientQuota {
         ClientQuota {
             holds: self.max_holds,
             hold_price: self.max_hold_usd_per_hour.map(|usd| (usd * 1e6).round() as i64),

@@ -4,11 +4,12 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::file::{AgentTrust, ClientTrust, IssuerTrust, TrustError, distinct};
+use super::file::{AgentTrust, ClientTrust, IssuerTrust, OidcSignIn, TrustError, distinct};
 
 /// An error or a warning, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,11 +67,12 @@ fn inspect(text: &str, has_client_ca: bool, missing: impl Fn(&Path) -> Option<St
     let agents: Vec<(usize, AgentTrust)> = entries(&root, "agents", &lines, AgentTrust::check, &mut found.errors);
     let clients: Vec<(usize, ClientTrust)> = entries(&root, "clients", &lines, ClientTrust::check, &mut found.errors);
     for (name, _) in root.get_ref() {
-        if !["agents", "clients"].contains(&name.get_ref().as_ref()) {
-            let message = format!("unknown field `{}`, expected `agents` or `clients`", name.get_ref());
+        if !["agents", "clients", "oidc"].contains(&name.get_ref().as_ref()) {
+            let message = format!("unknown field `{}`, expected `agents`, `clients` or `oidc`", name.get_ref());
             found.errors.push(Finding { line: lines.at(name.span().start), message });
         }
     }
+    found.errors.extend(oidc_error(&root, &lines));
     found.errors.extend(shared_identities(&agents));
     for (line, agent) in &agents {
         if agent.certificate_name.is_some() && !has_client_ca {
@@ -121,6 +123,16 @@ fn entries<T: DeserializeOwned>(
         }
     }
     valid
+}
+
+/// What is wrong with the table `oidc`.
+fn oidc_error(root: &Spanned<DeTable<'_>>, lines: &Lines<'_>) -> Option<Finding> {
+    let value = root.get_ref().get("oidc")?;
+    let start = value.span().start;
+    match OidcSignIn::deserialize(value.clone().into_deserializer()) {
+        Ok(oidc) => oidc.check().err().map(|error| Finding { line: lines.at(start), message: error.to_string() }),
+        Err(error) => Some(lines.error(&error, start)),
+    }
 }
 
 /// The entries whose identity an earlier entry of another cluster has.

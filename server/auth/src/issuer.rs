@@ -6,7 +6,7 @@
 //! blocks neither other issuers nor the rest of the process.
 
 mod error;
-mod fetch;
+pub(crate) mod fetch;
 mod jwks_cache;
 
 use std::collections::BTreeMap;

@@ -8,6 +8,8 @@
 //! - [`issuer`]: keys of token issuers, from a file or by OpenID Connect discovery.
 //! - [`authorizer`]: authorizes agents and clients by the trust file and the keys.
 //! - [`middleware`]: authorizes every gRPC method and every page.
+//! - [`sign_in`]: signs browsers in, by token or by OpenID Connect ([`oidc`]), to sessions ([`browser_session`]).
+//! - [`same_origin`]: refuses requests of pages of other origins.
 //! - [`admission`]: limits what is read of an agent's stream before admission.
 //! - [`tls`]: TLS listener and its certificates, reloaded when they change.
 //! - [`connections`]: limits on unauthenticated connections.
@@ -19,13 +21,17 @@
 
 pub mod admission;
 pub mod authorizer;
+pub mod browser_session;
 pub mod connections;
 pub mod file;
 pub mod inspection;
 pub mod issuer;
 pub mod middleware;
+mod oidc;
 pub mod rate_limit;
 pub mod replica_connection;
+mod same_origin;
+pub mod sign_in;
 pub mod tls;
 pub mod token;
 

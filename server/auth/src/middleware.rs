@@ -6,7 +6,6 @@
 //! while a response is streamed.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -26,6 +25,8 @@ use tracing::warn;
 
 use super::admission::Admission;
 use super::authorizer::{Authorizer, PresentedCredentials};
+use super::browser_session::PresentedSession;
+use super::same_origin::{check_local, check_same_origin};
 use super::tls::Peer;
 use super::{AuthError, ClientDenial, Scope};
 
@@ -140,8 +141,8 @@ where
             };
             let response = inner.call(request).await?;
             Ok(match grant {
-                Some((token, scope)) => {
-                    response.map(|body| end_when_revoked(body, (authorizer, changes), token, scope))
+                Some((credentials, scope)) => {
+                    response.map(|body| end_when_revoked(body, (authorizer, changes), credentials, scope))
                 }
                 None => response,
             })
@@ -149,40 +150,16 @@ where
     }
 }
 
-/// Accepts only requests addressed to this host when authentication is off. Prevents DNS rebinding:
-/// a foreign web page could otherwise read the fleet through a local browser.
-fn check_local(uri: &Uri, headers: &HeaderMap) -> Result<(), AuthError> {
-    let header = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let asked = uri.authority().map(|authority| authority.as_str()).or_else(|| header(header::HOST));
-    let origin = header(header::ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
-    for (what, host) in [("Host", asked), ("Origin", origin)] {
-        if let Some(host) = host.filter(|host| !is_local(host)) {
-            return Err(AuthError(format!(
-                "{what} {host:?} is not localhost; without auth.file this server accepts only requests for localhost"
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn is_local(host: &str) -> bool {
-    let address = host.parse::<SocketAddr>().map(|address| address.ip());
-    let address = address.or_else(|_| host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>());
-    let name = host.rsplit_once(':').map_or(host, |(name, _port)| name);
-    address.map_or_else(|_| name.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
-}
-
-/// Token and scope of a client, checked again while the response is streamed.
-type ClientGrant = Option<(Option<String>, Scope)>;
+/// Credentials and scope of a client, checked again while the response is streamed.
+type ClientGrant = Option<(PresentedCredentials, Scope)>;
 
 async fn authorize_request(authorizer: &Authorizer, request: &mut Request<Body>) -> Result<ClientGrant, Status> {
-    if !authorizer.enforces() {
-        check_local(request.uri(), request.headers())
-            .map_err(|denial| Status::permission_denied(denial.to_string()))?;
-    }
+    check_origin(authorizer, request.uri(), request.headers())
+        .map_err(|denial| Status::permission_denied(denial.to_string()))?;
     let path = request.uri().path();
     let requirement = requirement_for(path).ok_or_else(|| Status::unimplemented(format!("unknown method {path}")))?;
-    let credentials = presented_credentials(request);
+    let authorized = request.extensions().get::<PresentedCredentials>().cloned();
+    let credentials = authorized.unwrap_or_else(|| presented_credentials(request));
     let slot = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.slot));
     // A slot is taken only after authorization, so unauthenticated peers cannot exhaust them.
     match requirement {
@@ -207,17 +184,15 @@ async fn authorize_request(authorizer: &Authorizer, request: &mut Request<Body>)
             request.extensions_mut().insert(admission);
             Ok(None)
         }
-        AccessRequirement::Client(scope) => {
-            match authorizer.authorize_client(credentials.token.as_deref(), scope).await {
-                Ok(_) if !slot.is_none_or(|slot| slot.admit_client()) => Err(full()),
-                Ok(Some(client)) => {
-                    request.extensions_mut().insert(client);
-                    Ok(Some((credentials.token, scope)))
-                }
-                Ok(None) => Ok(None),
-                Err(denial) => Err(rejected(path, request.extensions().get::<Peer>(), &denial)),
+        AccessRequirement::Client(scope) => match authorizer.authorize_client(&credentials, scope).await {
+            Ok(_) if !slot.is_none_or(|slot| slot.admit_client()) => Err(full()),
+            Ok(Some(client)) => {
+                request.extensions_mut().insert(client);
+                Ok(Some((credentials, scope)))
             }
-        }
+            Ok(None) => Ok(None),
+            Err(denial) => Err(rejected(path, request.extensions().get::<Peer>(), &denial)),
+        },
     }
 }
 
@@ -244,11 +219,11 @@ pub fn full() -> Status {
 fn end_when_revoked(
     body: Body,
     (authorizer, changes): (Arc<Authorizer>, watch::Receiver<u64>),
-    token: Option<String>,
+    credentials: PresentedCredentials,
     scope: Scope,
 ) -> Body {
     let frames = BodyStream::new(body);
-    let refused = Box::pin(async move { wait_until_denied(&authorizer, changes, token.as_deref(), scope).await });
+    let refused = Box::pin(async move { wait_until_denied(&authorizer, changes, &credentials, scope).await });
     let rest = futures::stream::unfold(Some((frames, refused)), async |left| {
         let (mut frames, mut refused) = left?;
         tokio::select! {
@@ -263,12 +238,12 @@ fn end_when_revoked(
 async fn wait_until_denied(
     authorizer: &Authorizer,
     mut changes: watch::Receiver<u64>,
-    token: Option<&str>,
+    credentials: &PresentedCredentials,
     scope: Scope,
 ) -> ClientDenial {
     loop {
         authorizer.recheck_due(&mut changes, None).await;
-        if let Err(denial) = authorizer.authorize_client(token, scope).await {
+        if let Err(denial) = authorizer.authorize_client(credentials, scope).await {
             warn!(reason = %denial, "closing response: client no longer authorized");
             return denial;
         }
@@ -303,11 +278,18 @@ fn denial_status(denial: &ClientDenial, message: String) -> Status {
     }
 }
 
-/// Browsers send the token as the password of HTTP Basic authentication.
-fn presented_credentials(request: &Request<Body>) -> PresentedCredentials {
-    let token = bearer(request.headers()).or_else(|| password(request.headers()));
+/// Some clients send the token as the password of HTTP Basic authentication.
+fn presented_credentials<B>(request: &Request<B>) -> PresentedCredentials {
+    let headers = request.headers();
+    let token = bearer(headers).or_else(|| password(headers));
     let certificates = request.extensions().get::<Peer>().map(|peer| peer.certificates.clone());
-    PresentedCredentials { token, certificates: certificates.unwrap_or_default() }
+    let session = PresentedSession::of(headers);
+    PresentedCredentials { token, certificates: certificates.unwrap_or_default(), session }
+}
+
+/// With authentication pages of other origins are refused; without, also other hosts.
+fn check_origin(authorizer: &Authorizer, uri: &Uri, headers: &HeaderMap) -> Result<(), AuthError> {
+    if authorizer.enforces() { check_same_origin(uri, headers) } else { check_local(uri, headers) }
 }
 
 fn bearer(headers: &HeaderMap) -> Option<String> {
@@ -316,12 +298,8 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
-/// Pages without authentication, for health probes.
-const PUBLIC_PAGES: [&str; 2] = ["/healthz", "/readyz"];
-
-/// Authorizes every page. Browsers send the token as the password of HTTP Basic authentication,
-/// with any user name.
-pub async fn authorize_page(
+/// Serves pages without secrets to everybody: health, the files of the dashboard, the sign-in.
+pub async fn public_page(
     State(authorizer): State<Arc<Authorizer>>,
     request: PageRequest,
     next: Next,
@@ -331,30 +309,45 @@ pub async fn authorize_page(
     {
         return (StatusCode::FORBIDDEN, format!("{denial}\n")).into_response();
     }
-    let slot = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.slot));
-    if PUBLIC_PAGES.contains(&request.uri().path()) {
-        slot.iter().for_each(|slot| slot.mark_active());
-        return next.run(request).await;
+    if let Some(peer) = request.extensions().get::<Peer>() {
+        peer.slot.mark_active();
     }
+    next.run(request).await
+}
+
+/// Authorizes every other page: by bearer token, by the token as the password of HTTP Basic authentication with any user name,
+/// or by the session of a browser.
+pub async fn authorize_page(
+    State(authorizer): State<Arc<Authorizer>>,
+    mut request: PageRequest,
+    next: Next,
+) -> axum::response::Response {
+    if let Err(denial) = check_origin(&authorizer, request.uri(), request.headers()) {
+        return (StatusCode::FORBIDDEN, format!("{denial}\n")).into_response();
+    }
+    let slot = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.slot));
     // A slot is taken only after authorization, so unauthenticated peers cannot exhaust them.
-    let token = bearer(request.headers()).or_else(|| password(request.headers()));
+    let credentials = presented_credentials(&request);
     let changes = authorizer.changes();
-    match authorizer.authorize_client(token.as_deref(), Scope::Read).await {
+    match authorizer.authorize_client(&credentials, Scope::Read).await {
         Ok(_) if !slot.is_none_or(|slot| slot.admit_client()) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", full().message())).into_response()
         }
         Ok(None) => next.run(request).await,
         Ok(Some(_)) => {
+            // For the method behind the page, which does not get all headers.
+            request.extensions_mut().insert(credentials.clone());
             let response = next.run(request).await;
             response.map(|body| {
                 let trusted =
-                    async move { drop(wait_until_denied(&authorizer, changes, token.as_deref(), Scope::Read).await) };
+                    async move { drop(wait_until_denied(&authorizer, changes, &credentials, Scope::Read).await) };
                 axum::body::Body::from_stream(body.into_data_stream().take_until(Box::pin(trusted)))
             })
         }
         Err(denial) => {
             warn!(path = request.uri().path(), reason = %denial, "page request rejected");
-            let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"fleetwright\", charset=\"UTF-8\"")];
+            // A browser that is challenged for a password would ask for it instead of showing the sign-in.
+            let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"fleetwright\"")];
             (StatusCode::UNAUTHORIZED, challenge, format!("{denial}\n")).into_response()
         }
     }

@@ -84,15 +84,29 @@ pub fn key_id(token: &str) -> Result<Option<String>, AuthError> {
 /// # Errors
 /// The token is malformed or its algorithm is not accepted.
 pub(crate) fn claimed_issuer(token: &str) -> Result<String, AuthError> {
-    #[derive(Deserialize)]
-    struct Claimed {
-        iss: String,
-    }
+    unverified(token)?.iss.ok_or_else(|| AuthError("the token cannot be read: it has no claim iss".to_owned()))
+}
+
+/// Nonce in the unverified claims of an ID token.
+///
+/// # Errors
+/// As [`claimed_issuer`].
+pub(crate) fn claimed_nonce(token: &str) -> Result<Option<String>, AuthError> {
+    unverified(token).map(|claims| claims.nonce)
+}
+
+#[derive(Deserialize)]
+struct UnverifiedClaims {
+    iss: Option<String>,
+    nonce: Option<String>,
+}
+
+fn unverified(token: &str) -> Result<UnverifiedClaims, AuthError> {
     let _key = key_id(token)?;
-    let unreadable = || AuthError("the token cannot be read: it has no claim iss".to_owned());
+    let unreadable = || AuthError("the token cannot be read: it has no claims".to_owned());
     let claims = token.split('.').nth(1).ok_or_else(unreadable)?;
     let claims = URL_SAFE_NO_PAD.decode(claims).map_err(|_| unreadable())?;
-    serde_json::from_slice::<Claimed>(&claims).map(|claimed| claimed.iss).map_err(|_| unreadable())
+    serde_json::from_slice(&claims).map_err(|_| unreadable())
 }
 
 /// Verifies a token; returns its expiry in seconds since 1970.

@@ -29,12 +29,15 @@ macro_rules! assets {
     };
 }
 
-const ASSETS: [Asset; 13] = assets![
+const ASSETS: [Asset; 16] = assets![
     "style.css" STYLE,
     "main.js" SCRIPT,
     "html.js" SCRIPT,
     "format.js" SCRIPT,
     "queries.js" SCRIPT,
+    "session.js" SCRIPT,
+    "sign_in.js" SCRIPT,
+    "freezes.js" SCRIPT,
     "parts.js" SCRIPT,
     "fleet_views.js" SCRIPT,
     "cluster_views.js" SCRIPT,

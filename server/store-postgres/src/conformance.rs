@@ -5,6 +5,7 @@
 //! its name.
 
 mod api_budget;
+mod browser_sessions;
 mod counters;
 mod database;
 mod guardrails;
@@ -106,6 +107,7 @@ async fn all(store: &dyn Store, run: &str) {
     listings::all(store, run).await;
     interruptions::all(store, run).await;
     outcomes::all(store, run).await;
+    browser_sessions::all(store, run).await;
     guardrails::all(store, run).await;
     offerings::all(store, run).await;
     counters::all(store, run).await;

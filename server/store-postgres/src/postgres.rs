@@ -17,6 +17,7 @@
 mod api_budget;
 mod attempt;
 mod bodies;
+mod browser_sessions;
 mod connection;
 mod conversion;
 mod counters;
@@ -47,6 +48,7 @@ use tokio_stream::wrappers::WatchStream;
 use conversion::database;
 use retry::retry;
 use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
+use store::browser_sessions::BrowserSessionRow;
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use store::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
@@ -267,6 +269,18 @@ impl Store for PostgresStore {
         within: Duration,
     ) -> StoreFuture<'a, Vec<StoredInterruption>> {
         retry(move || self.read_interruptions(scope, after, within))
+    }
+
+    fn create_browser_session<'a>(&'a self, row: &'a BrowserSessionRow) -> StoreFuture<'a, ()> {
+        retry(move || self.write_browser_session(row))
+    }
+
+    fn browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, Option<BrowserSessionRow>> {
+        retry(move || self.read_browser_session(id_sha256))
+    }
+
+    fn delete_browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, ()> {
+        retry(move || self.remove_browser_session(id_sha256))
     }
 
     fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {

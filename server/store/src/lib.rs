@@ -18,9 +18,10 @@
 //! listed), [`interruptions`] (notices about instances), [`offerings`] (offerings that the cloud refused), [`outcomes`] (what became of launches), [`guardrails`]
 //! (freezes, audit), [`counters`] (launches and removals per process), [`mod@api_budget`] (rate limits of the cloud's
 //! API), [`replicas`]
-//! (processes on the same store). [`epoch`] numbers the acquisitions of a lease.
+//! (processes on the same store), [`browser_sessions`] (who is signed in to the dashboard). [`epoch`] numbers the acquisitions of a lease.
 
 pub mod api_budget;
+pub mod browser_sessions;
 pub mod clock;
 pub mod compression;
 pub mod counters;
@@ -49,6 +50,7 @@ use futures::stream::BoxStream;
 
 use ::api_budget::Limit;
 use api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
+use browser_sessions::BrowserSessionRow;
 use counters::{CounterRow, RemoteCounters};
 use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
@@ -316,6 +318,16 @@ pub trait Store: Archive {
         bucket: &'a str,
         limit: Limit,
     ) -> StoreFuture<'a, ThrottledBucket>;
+
+    /// Stores a session of a browser. Deletes those that have expired, and the oldest of the same client above
+    /// [`browser_sessions::MAX_SESSIONS_PER_CLIENT`].
+    fn create_browser_session<'a>(&'a self, row: &'a BrowserSessionRow) -> StoreFuture<'a, ()>;
+
+    /// The session with this id, also when it has expired.
+    fn browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, Option<BrowserSessionRow>>;
+
+    /// Deletes a session, if there is one.
+    fn delete_browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, ()>;
 
     /// Writes the settings digest of this replica. Returns, by owner, the other live replicas:
     /// those that reported within [`replicas::REPLICA_TTL`] and since this one first reported.

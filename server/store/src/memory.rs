@@ -1,6 +1,7 @@
 //! [`Store`] in memory, for demos and tests: the same behaviour, lost with the process.
 
 mod api_budget;
+mod browser_sessions;
 mod changes;
 mod counters;
 mod guardrails;
@@ -26,6 +27,7 @@ use futures::future::{FutureExt, ready};
 use futures::stream::BoxStream;
 
 use super::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
+use super::browser_sessions::BrowserSessionRow;
 use super::counters::{CounterRow, RemoteCounters};
 use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use super::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
@@ -333,6 +335,21 @@ impl Store for MemoryStore {
         within: Duration,
     ) -> StoreFuture<'a, Vec<StoredInterruption>> {
         resolved(Ok(self.tables().interruptions_after(scope, after, within, self.now())))
+    }
+
+    fn create_browser_session<'a>(&'a self, row: &'a BrowserSessionRow) -> StoreFuture<'a, ()> {
+        let now = self.now();
+        self.tables().browser_sessions.create(row, now);
+        resolved(Ok(()))
+    }
+
+    fn browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, Option<BrowserSessionRow>> {
+        resolved(Ok(self.tables().browser_sessions.find(id_sha256)))
+    }
+
+    fn delete_browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, ()> {
+        self.tables().browser_sessions.delete(id_sha256);
+        resolved(Ok(()))
     }
 
     fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use e2e::{Browser, Program, RunningProcess};
+use e2e::{Browser, Program, RunningProcess, TempDir};
 use fleetwright_proto::v1::connect_response::Message as Answer;
 use serde_json::json;
 use tokio::task::block_in_place;
@@ -18,9 +18,10 @@ use crate::{PROGRAM, TIMEOUT, fleetwright};
 const HOSTILE: &str =
     "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script> a\u{202e}b";
 
+const LISTENERS: [&str; 5] = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+
 fn serve() -> (RunningProcess, [String; 2]) {
-    let listeners = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-    let server = Program::new(PROGRAM, &listeners).start();
+    let server = Program::new(PROGRAM, &LISTENERS).start();
     let urls = server.wait_for_urls(TIMEOUT);
     (server, urls)
 }
@@ -85,14 +86,33 @@ fn axe(test: &str) -> Option<String> {
     Some(fs::read_to_string(file).expect("the file of the package"))
 }
 
-/// In both themes and on a phone. The pictures are kept below `target/tmp/dashboard`, to be looked at.
+/// Looks at a view in both themes and on a phone: no rule of accessibility is violated. The pictures are kept below
+/// `target/tmp/dashboard`, to be looked at.
+fn look(browser: &mut Browser, axe: &str, (name, url, words): (&str, &str, &str), prepare: &str) {
+    let pictures = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("dashboard");
+    fs::create_dir_all(&pictures).expect("a folder below target");
+    for (is_dark, is_phone) in [(false, false), (true, false), (false, true), (true, true)] {
+        browser.emulate(is_dark, is_phone);
+        browser.open(url);
+        browser.wait_for(&[words]);
+        browser.evaluate(prepare);
+        browser.evaluate(&format!("{axe};0"));
+        let run = "axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations.map((violation) => \
+                   `${violation.id}: ${violation.nodes[0].html}: ${violation.nodes[0].failureSummary}`))";
+        let found = browser.evaluate(run);
+        let theme = if is_dark { "dark" } else { "light" };
+        let device = if is_phone { "phone" } else { "wide" };
+        assert_eq!(found, json!([]), "{name}, {theme}, {device}");
+        let file = pictures.join(format!("{name}-{theme}-{device}.png"));
+        fs::write(file, browser.screenshot()).expect("a file below target");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_view_violates_a_rule_of_accessibility() {
     let test = "no_view_violates_a_rule_of_accessibility";
     let Some(mut browser) = block_in_place(|| Browser::start(test)) else { return };
     let Some(axe) = block_in_place(|| axe(test)) else { return };
-    let pictures = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("dashboard");
-    fs::create_dir_all(&pictures).expect("a folder below target");
     let demo = Program::new(PROGRAM, &["demo", "--for", "10m"]).start_with_stdout();
     block_in_place(|| {
         let line = demo.next_stdout_line(TIMEOUT);
@@ -105,24 +125,19 @@ async fn no_view_violates_a_rule_of_accessibility() {
             ("decisions", "/decisions", "why (decision"),
             ("capacity", "/capacity", "Refused offerings"),
         ] {
-            for (is_dark, is_phone) in [(false, false), (true, false), (false, true), (true, true)] {
-                browser.emulate(is_dark, is_phone);
-                browser.open(&format!("{http}{path}"));
-                browser.wait_for(&[words]);
-                browser.evaluate(&format!("{axe};0"));
-                let run = "axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations.map((violation) => \
-                           `${violation.id}: ${violation.nodes[0].html}: ${violation.nodes[0].failureSummary}`))";
-                let found = browser.evaluate(run);
-                let theme = if is_dark { "dark" } else { "light" };
-                let device = if is_phone { "phone" } else { "wide" };
-                assert_eq!(found, json!([]), "{name}, {theme}, {device}");
-                let file = pictures.join(format!("{name}-{theme}-{device}.png"));
-                fs::write(file, browser.screenshot()).expect("a file below target");
-            }
+            look(&mut browser, &axe, (name, &format!("{http}{path}"), words), "0");
         }
+        let press = "document.querySelector('button[aria-expanded]').click()";
+        look(&mut browser, &axe, ("freeze", &format!("{http}/capacity"), "Freeze the whole fleet"), press);
     });
     // Its status says whether all pods ran, which they had no time for.
     let _status = demo.stop(TIMEOUT);
+    let folder = TempDir::new();
+    let trust = folder.write_file("auth.toml", "");
+    let server = Program::new(PROGRAM, &[&LISTENERS[..], &["--auth-file", &trust]].concat()).start();
+    let [_grpc, http] = server.wait_for_urls(TIMEOUT);
+    block_in_place(|| look(&mut browser, &axe, ("sign-in", &http, "Token"), "0"));
+    assert_eq!(server.stop(TIMEOUT), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

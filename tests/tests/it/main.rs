@@ -32,6 +32,7 @@ mod repack;
 mod replay;
 mod replicas;
 mod serve;
+mod sign_in;
 mod top;
 mod traces;
 mod trust;

@@ -47,7 +47,7 @@ fn it_serves_the_page_health_and_metrics_and_stops_on_sigterm() {
     let page = get(&address, "/");
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
     assert!(page.to_lowercase().contains("content-security-policy: default-src 'none'"), "{page}");
-    assert!(get(&address, "/assets/queries.js").contains("EventSource"));
+    assert!(get(&address, "/assets/queries.js").contains("clusters:watch"));
     assert!(get(&address, "/healthz").ends_with("ok\n"));
     assert!(get(&address, "/readyz").starts_with("HTTP/1.1 200"));
     assert!(get(&address, "/metrics").contains("# TYPE fleetwright_pods gauge"));

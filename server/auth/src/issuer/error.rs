@@ -12,9 +12,9 @@ pub(crate) enum KeySetError {
     FileContent { path: PathBuf, error: serde_json::Error },
     #[error("certificates {}: {error}", path.display())]
     Authorities { path: PathBuf, error: io::Error },
-    #[error("GET {address}: {error}")]
+    #[error("{address}: {error}")]
     Request { address: String, error: Box<ureq::Error> },
-    #[error("GET {address}: {error}")]
+    #[error("{address}: {error}")]
     Response { address: String, error: serde_json::Error },
     #[error("the discovery document has the issuer {0:?}; write it in the trust file exactly so")]
     OtherIssuer(String),

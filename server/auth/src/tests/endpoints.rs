@@ -76,7 +76,7 @@ fn tokens_with_symmetric_signatures_are_rejected() {
 }
 
 fn presented_credentials(token: &str) -> PresentedCredentials {
-    PresentedCredentials { token: Some(token.to_owned()), certificates: Vec::new() }
+    PresentedCredentials { token: Some(token.to_owned()), ..PresentedCredentials::default() }
 }
 
 #[tokio::test]
@@ -125,7 +125,8 @@ async fn a_certificate_is_valid_for_its_own_name_only() {
     let folder = Folder::new("certificates");
     let text = "[[agents]]\ncluster = 'edge'\ncertificate-name = 'edge.agents.example'\n";
     let authorizer = Authorizer::read(folder.write("auth.toml", text)).unwrap();
-    let with = |name: &str| PresentedCredentials { token: None, certificates: vec![certificate(name)] };
+    let with =
+        |name: &str| PresentedCredentials { certificates: vec![certificate(name)], ..PresentedCredentials::default() };
     assert!(
         authorizer.authorize_agent("edge", &with("edge.agents.example")).await.unwrap().is_some(),
         "it is checked again in a minute"
@@ -200,15 +201,18 @@ async fn a_client_is_authorized_by_its_scope() {
          token-sha256 = '5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5'\n"
     );
     let authorizer = Authorizer::read(folder.write("auth.toml", &text)).unwrap();
-    assert_eq!(authorizer.authorize_client(Some("abc"), Scope::Read).await.unwrap().unwrap().name, "dashboard");
-    for (token, scope, expected) in [
-        (Some("abc"), Scope::Operate, "dashboard has scope read; this needs scope operate"),
+    assert_eq!(
+        authorizer.authorize_client(&presented_credentials("abc"), Scope::Read).await.unwrap().unwrap().name,
+        "dashboard"
+    );
+    for (credentials, scope, expected) in [
+        (presented_credentials("abc"), Scope::Operate, "dashboard has scope read; this needs scope operate"),
         // SHA-256 of "12345".
-        (Some("12345"), Scope::Read, "the token of former expired"),
-        (Some("abcd"), Scope::Read, "has no client"),
-        (None, Scope::Read, "no bearer token"),
+        (presented_credentials("12345"), Scope::Read, "the token of former expired"),
+        (presented_credentials("abcd"), Scope::Read, "has no client"),
+        (PresentedCredentials::default(), Scope::Read, "no bearer token"),
     ] {
-        let denial = authorizer.authorize_client(token, scope).await.unwrap_err();
+        let denial = authorizer.authorize_client(&credentials, scope).await.unwrap_err();
         assert!(denial.to_string().contains(expected), "{denial}");
         // A client that is known is told that its scope is too small, and not that it is unknown.
         assert_eq!(matches!(denial, ClientDenial::Scope(_)), scope == Scope::Operate, "{denial}");

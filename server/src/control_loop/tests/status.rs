@@ -40,7 +40,7 @@ async fn during_an_endless_plan_pages_show_it_and_the_current_state_of_other_clu
         heartbeats: vec![Arc::clone(&fixture.heartbeat)],
         replicas: Arc::<Replicas>::default(),
     };
-    let mut pages = router(page_data, Arc::new(Authorizer::allow_all())).unwrap();
+    let mut pages = router(page_data, &Arc::new(Authorizer::allow_all())).unwrap();
     let greedy = page(&mut pages, "/v1/clusters/greedy").await;
     assert!(greedy.contains("\"planning\":{\"requestTime\":") && greedy.contains("\"machineCount\":0"), "{greedy}");
     let innocent = page(&mut pages, "/v1/clusters/innocent").await;

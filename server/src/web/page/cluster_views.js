@@ -1,6 +1,7 @@
 // Views of a cluster and of a node of it, for those who own them.
 
 import { age, dollars, idOf, number, visible, word } from "./format.js";
+import { FreezeForm } from "./freezes.js";
 import { html } from "./html.js";
 import { clusterPath, Decisions, Name, Problems, ReadAt } from "./parts.js";
 
@@ -75,11 +76,12 @@ function Pods({ query }) {
     })}</ol>`;
 }
 
-export function ClusterView({ queries, ids: [cluster] }) {
+export function ClusterView({ queries, session, ids: [cluster] }) {
   const path = `/v1/clusters/${encodeURIComponent(cluster)}`;
   const pools = queries.use(`${path}/pools?pageSize=1000`);
   return html`<h1>Cluster <${Name} text=${cluster} /></h1>
-    <section><h2>Problems</h2><${Problems} query=${queries.use(`${path}/problems?pageSize=100`)} isOfCluster=${true} /></section>
+    <section><h2>Problems</h2><${Problems} query=${queries.use(`${path}/problems?pageSize=100`)} isOfCluster=${true} />
+      <${FreezeForm} session=${session} target=${`clusters/${cluster}`} what="the cluster" /></section>
     <section><h2>Pods that wait</h2><${Pods} query=${queries.use(`${path}/pods?pageSize=100&orderBy=create_time`)} /></section>
     <section><h2>Nodes</h2><${Nodes} query=${queries.use(`${path}/nodes?pageSize=${NODES_SHOWN}`)} pools=${pools} /></section>
     <section><h2>Decisions</h2><${Decisions} query=${queries.use(`${path}/decisions?full=true&pageSize=50`)} isOfCluster=${true} /></section>`;

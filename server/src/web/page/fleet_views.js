@@ -1,6 +1,7 @@
 // Views of the whole fleet: problems, clusters, decisions, capacity.
 
-import { age, clock, clusterOf, dollars, idOf, number, visible, word } from "./format.js";
+import { clock, clusterOf, dollars, idOf, number, visible, word } from "./format.js";
+import { FreezeForm, Freezes } from "./freezes.js";
 import { html } from "./html.js";
 import { ClusterLink, Decisions, Name, Problems, ReadAt, Steady, Wide } from "./parts.js";
 
@@ -79,19 +80,6 @@ export function ClustersView({ clusters, parameters, setParameters }) {
     ${clusters.readAt && rows.length === 0 && html`<p>${all.length ? "No cluster has such a name." : "No agent has connected yet."}</p>`}`;
 }
 
-const targetOf = (freeze) => (freeze.target ? freeze.target.replace(/^clusters\//, "") : "the whole fleet");
-
-function Freezes({ query }) {
-  const freezes = query.value?.freezes ?? [];
-  return html`<${ReadAt} source=${query} />
-    ${query.value && freezes.length === 0 && html`<p>Nothing is frozen.</p>`}
-    <ol class="rows">${freezes.map((freeze) => html`<li key=${freeze.name}>
-      <strong><${Name} text=${targetOf(freeze)} /></strong>
-      <span>${freeze.onlyDisruption ? "voluntary disruption" : "launches and voluntary removals"}, for ${age(freeze.createTime)}</span>
-      <span class="why soft"><${Name} text=${`${freeze.reason}, by ${freeze.creator}`} />${freeze.expireTime ? `, until ${new Date(freeze.expireTime).toLocaleString()}` : ""}</span>
-      <code>fleetwright thaw --id ${idOf(freeze.name)}</code></li>`)}</ol>`;
-}
-
 function Offerings({ query }) {
   const offerings = query.value?.offerings ?? [];
   return html`<${ReadAt} source=${query} />
@@ -118,10 +106,11 @@ function Holds({ query }) {
 }
 
 // What limits the capacity of the fleet: freezes, offerings that the cloud refuses, and what clients hold.
-export function CapacityView({ queries }) {
+export function CapacityView({ queries, session }) {
   const live = encodeURIComponent("state = HOLD_STATE_PENDING OR state = HOLD_STATE_ACTIVE OR state = HOLD_STATE_COMMITTED");
   return html`<h1>Capacity</h1>
-    <section><h2>Freezes</h2><${Freezes} query=${queries.use("/v1/freezes?pageSize=1000")} /></section>
+    <section><h2>Freezes</h2><${Freezes} query=${queries.use("/v1/freezes?pageSize=1000")} session=${session} />
+      <${FreezeForm} session=${session} target="" what="the whole fleet" /></section>
     <section><h2>Refused offerings</h2><${Offerings} query=${queries.use("/v1/offerings?pageSize=200&orderBy=refuse_time%20desc")} /></section>
     <section><h2>Holds</h2><${Holds} query=${queries.use(`/v1/clusters/-/holds?pageSize=200&filter=${live}`)} /></section>`;
 }

@@ -3,6 +3,8 @@
 import { visible } from "./format.js";
 import { html, render } from "./html.js";
 import { Clusters, Queries } from "./queries.js";
+import { Session } from "./session.js";
+import { SignIn, SignedIn } from "./sign_in.js";
 import { CapacityView, ClustersView, DecisionsView, ProblemsView } from "./fleet_views.js";
 import { ClusterView, NodeView } from "./cluster_views.js";
 
@@ -28,8 +30,10 @@ function draw() {
   timer ??= setTimeout(drawNow, Math.max(0, drawnAt + DRAW_MS - Date.now()));
 }
 
-const queries = new Queries(draw);
-const clusters = new Clusters(draw);
+const session = new Session(draw);
+const queries = new Queries(session, draw);
+// Read from the first drawing after the sign-in on.
+let clusters = null;
 
 function decoded(text) {
   try {
@@ -61,19 +65,30 @@ function Server({ query }) {
     <div role="status">${notices.map((text) => html`<p class="bad" key=${text}>${visible(text)}</p>`)}</div>`;
 }
 
-function Page({ route }) {
+function View({ route }) {
   const { view: View, ids } = route;
+  clusters ??= new Clusters(session, draw);
   const parameters = new URLSearchParams(location.search);
+  return html`<${View} key=${location.pathname} queries=${queries} clusters=${clusters} session=${session} ids=${ids}
+    parameters=${parameters} setParameters=${setParameters} />`;
+}
+
+function Page({ route }) {
+  const isKnown = session.status !== null;
+  const isAuthorized = session.status?.isAuthorized;
   return html`
     <a class="skip" href="#main">Skip to the content</a>
     <header>
       <a class="brand" href="/">Fleetwright</a>
       <nav aria-label="Views">${NAVIGATION.map(([path, title]) => html`<a key=${path} href=${path}
         aria-current=${location.pathname === path ? "page" : undefined}>${title}</a>`)}</nav>
-      <${Server} query=${queries.use("/v1/serverInfo", 5_000)} />
+      ${isAuthorized && html`<${Server} query=${queries.use("/v1/serverInfo", 5_000)} /><${SignedIn} session=${session} />`}
     </header>
-    <main id="main" tabindex="-1"><${View} key=${location.pathname} queries=${queries} clusters=${clusters} ids=${ids}
-      parameters=${parameters} setParameters=${setParameters} /></main>`;
+    <main id="main" tabindex="-1">
+      ${!isKnown && html`<p role="status">${session.error ? `The server does not answer: ${visible(session.error)}` : "reading…"}</p>`}
+      ${isKnown && !isAuthorized && html`<${SignIn} session=${session} />`}
+      ${isAuthorized && html`<${View} route=${route} />`}
+    </main>`;
 }
 
 function drawNow() {

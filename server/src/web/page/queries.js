@@ -1,15 +1,8 @@
 // What the page reads from the API: paths that are read again and again while a view shows them, and the clusters of the fleet
 // with their changes. Browsers open few connections to one server, so that there is one stream for each page.
 
-const TIMEOUT_MS = 10_000;
-
-async function read(path, ...signals) {
-  const signal = AbortSignal.any([...signals, AbortSignal.timeout(TIMEOUT_MS)]);
-  const response = await fetch(path, { headers: { Accept: "application/json" }, signal });
-  const body = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(body.error?.message ?? `${response.status} ${response.statusText}`);
-  return body;
-}
+// The server sends a message at least every 15 seconds.
+const SILENCE_MS = 45_000;
 
 // A path that is read until it is stopped. What was read last stays when it cannot be read again, with its time and the error.
 class Query {
@@ -18,15 +11,15 @@ class Query {
   error = null;
   #stop = new AbortController();
 
-  constructor(path, everyMs, changed) {
-    this.#follow(path, everyMs, changed);
+  constructor(session, path, everyMs, changed) {
+    this.#follow(session, path, everyMs, changed);
   }
 
-  async #follow(path, everyMs, changed) {
+  async #follow(session, path, everyMs, changed) {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       try {
-        [this.value, this.readAt, this.error] = [await read(path, signal), new Date(), null];
+        [this.value, this.readAt, this.error] = [await session.json(path, { signals: [signal] }), new Date(), null];
       } catch (error) {
         this.error = error.message;
       }
@@ -45,16 +38,17 @@ class Query {
 export class Queries {
   #running = new Map();
   #used = new Set();
+  #session;
   #changed;
 
-  constructor(changed) {
-    this.#changed = changed;
+  constructor(session, changed) {
+    [this.#session, this.#changed] = [session, changed];
   }
 
   // What a path has, as it was read last. Each drawing uses the paths that it shows.
   use(path, everyMs = 2_000) {
     this.#used.add(path);
-    if (!this.#running.has(path)) this.#running.set(path, new Query(path, everyMs, this.#changed));
+    if (!this.#running.has(path)) this.#running.set(path, new Query(this.#session, path, everyMs, this.#changed));
     return this.#running.get(path);
   }
 
@@ -78,10 +72,11 @@ export class Clusters {
   rows = new Map();
   readAt = null;
   error = null;
+  #session;
   #changed;
 
-  constructor(changed) {
-    this.#changed = changed;
+  constructor(session, changed) {
+    [this.#session, this.#changed] = [session, changed];
     this.#follow();
   }
 
@@ -94,7 +89,7 @@ export class Clusters {
         this.error = error.message;
       }
       this.#changed();
-      await new Promise((passed) => setTimeout(passed, 1_000));
+      do await new Promise((passed) => setTimeout(passed, 1_000)); while (!this.#session.status.isAuthorized);
     }
   }
 
@@ -102,7 +97,7 @@ export class Clusters {
     const rows = new Map();
     let [token, pageToken] = ["", ""];
     do {
-      const page = await read(
+      const page = await this.#session.json(
         `/v1/clusters?pageSize=1000&pageToken=${encodeURIComponent(pageToken)}&${masked(["next_page_token", "resume_token"])}`);
       page.clusters.forEach((row) => rows.set(row.name, row));
       token ||= page.resumeToken;
@@ -117,17 +112,37 @@ export class Clusters {
     this.#changed();
   }
 
-  #watch(token) {
+  // Until the stream ends. Lines instead of server-sent events: an EventSource cannot send the session's key.
+  async #watch(token) {
     const path = `/v1/clusters:watch?minInterval=1s&resumeToken=${encodeURIComponent(token)}&${masked(["deleted", "resume_token"])}`;
-    return new Promise((ended) => {
-      const events = new EventSource(path);
-      events.onmessage = ({ data }) => {
-        const message = JSON.parse(data);
-        message.clusters.forEach((row) => this.rows.set(row.name, row));
-        message.deleted.forEach((name) => this.rows.delete(name));
+    const stop = new AbortController();
+    let silence = setTimeout(() => stop.abort(), SILENCE_MS);
+    try {
+      const response = await this.#session.fetch(path, { signal: stop.signal });
+      for await (const { result, error } of lines(response)) {
+        clearTimeout(silence);
+        silence = setTimeout(() => stop.abort(), SILENCE_MS);
+        if (error) throw new Error(error.message);
+        result.clusters.forEach((row) => this.rows.set(row.name, row));
+        result.deleted.forEach((name) => this.rows.delete(name));
         this.#set(this.rows);
-      };
-      events.onerror = () => { events.close(); ended(); };
-    });
+      }
+    } finally {
+      clearTimeout(silence);
+      stop.abort();
+    }
+  }
+}
+
+// The JSON of each line of a response, as it comes.
+async function* lines(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n");
+    rest = parts.pop();
+    for (const line of parts) yield JSON.parse(line);
   }
 }

@@ -10,6 +10,7 @@ use futures::future::FutureExt;
 use futures::stream::BoxStream;
 
 use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest, WaitingCalls};
+use store::browser_sessions::BrowserSessionRow;
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use store::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
@@ -253,6 +254,18 @@ impl Store for UnfencedStore {
         within: Duration,
     ) -> StoreFuture<'a, Vec<StoredInterruption>> {
         self.store.interruptions(scope, after, within)
+    }
+
+    fn create_browser_session<'a>(&'a self, row: &'a BrowserSessionRow) -> StoreFuture<'a, ()> {
+        self.store.create_browser_session(row)
+    }
+
+    fn browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, Option<BrowserSessionRow>> {
+        self.store.browser_session(id_sha256)
+    }
+
+    fn delete_browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, ()> {
+        self.store.delete_browser_session(id_sha256)
     }
 
     fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {

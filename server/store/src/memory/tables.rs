@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ::api_budget::{Bucket, Waiting};
 
+use super::browser_sessions::BrowserSessionTable;
 use super::outcomes::OutcomeTable;
 use crate::counters::CounterValues;
 use crate::guardrails::{AuditEntry, Freeze};
@@ -41,6 +42,7 @@ pub(super) struct Tables {
     pub(super) interruptions: BTreeMap<Scope, NoticeTable>,
     pub(super) last_interruption: u64,
     pub(super) outcomes: OutcomeTable,
+    pub(super) browser_sessions: BrowserSessionTable,
     pub(super) releases: BTreeMap<String, u64>,
     pub(super) confirmations: BTreeMap<String, u64>,
     pub(super) counters: BTreeMap<(String, i64), BucketRow>,

@@ -11,6 +11,7 @@ use super::FaultyClient;
 use crate::deterministic::environment::LeaseOwner;
 use crate::deterministic::guard::Guard;
 use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
+use store::browser_sessions::BrowserSessionRow;
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use store::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
@@ -270,6 +271,18 @@ impl Store for FaultyClient {
         within: Duration,
     ) -> StoreFuture<'a, Vec<StoredInterruption>> {
         self.call_store("read interruptions", move |store| store.interruptions(scope, after, within))
+    }
+
+    fn create_browser_session<'a>(&'a self, row: &'a BrowserSessionRow) -> StoreFuture<'a, ()> {
+        self.call_store("store a browser session", move |store| store.create_browser_session(row))
+    }
+
+    fn browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, Option<BrowserSessionRow>> {
+        self.call_store("read a browser session", move |store| store.browser_session(id_sha256))
+    }
+
+    fn delete_browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, ()> {
+        self.call_store("delete a browser session", move |store| store.delete_browser_session(id_sha256))
     }
 
     fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {

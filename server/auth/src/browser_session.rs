@@ -1,0 +1,174 @@
+//! Sessions of browsers. After a sign-in ([`super::sign_in`]) a browser has a cookie, which scripts cannot read, and a key, which
+//! only scripts of the page can read. A request needs both: a forged request has no key, and a cookie that was copied from a
+//! proxy's log or another port of the host authorizes nothing.
+//!
+//! The store has digests of both, so that whoever reads it cannot act. A session has the scope that the trust file gives its
+//! client now: it ends when the entry, or the credential that signed it in, is gone.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, header};
+use futures::future::BoxFuture;
+use sha2::{Digest, Sha256};
+
+use super::AuthError;
+
+/// Name of the cookie. Browsers accept this prefix only from this host, for all paths, over TLS or from loopback.
+pub(crate) const COOKIE: &str = "__Host-fleetwright-session";
+
+/// Header that carries the key. A page of another origin cannot send it.
+pub(crate) const KEY_HEADER: &str = "x-fleetwright-session-key";
+
+/// Maximum duration of a session.
+pub(crate) const LIFETIME: Duration = Duration::from_hours(12);
+
+/// Maximum delay until a sign-out at another replica is noticed.
+const MAX_AGE: Duration = Duration::from_secs(5);
+
+/// Maximum number of sessions in memory; above it they are read again.
+const CACHED_SESSIONS: usize = 10_000;
+
+const ENDED: &str = "the session has ended; sign in again";
+
+/// SHA-256.
+pub type Sha256Digest = [u8; 32];
+
+/// A session as the store has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrowserSession {
+    /// Digest of the cookie's value.
+    pub id_sha256: Sha256Digest,
+    /// Digest of the key.
+    pub key_sha256: Sha256Digest,
+    /// Name of the client in the trust file.
+    pub client: String,
+    /// What identified the client at the sign-in, as its entry in the trust file has it. No secret.
+    pub credential: String,
+    /// When it ends, in milliseconds since 1970.
+    pub expires_ms: i64,
+}
+
+/// Where sessions are stored, for all replicas.
+pub trait BrowserSessionStore: Send + Sync + fmt::Debug {
+    /// Stores a session.
+    fn create<'a>(&'a self, session: &'a BrowserSession) -> BoxFuture<'a, Result<(), AuthError>>;
+
+    /// The session with this id, also when it has expired.
+    fn find<'a>(&'a self, id_sha256: &'a Sha256Digest) -> BoxFuture<'a, Result<Option<BrowserSession>, AuthError>>;
+
+    /// Deletes a session.
+    fn delete<'a>(&'a self, id_sha256: &'a Sha256Digest) -> BoxFuture<'a, Result<(), AuthError>>;
+}
+
+/// What a browser presents.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PresentedSession {
+    id: String,
+    key: Option<String>,
+}
+
+impl fmt::Debug for PresentedSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PresentedSession").finish_non_exhaustive()
+    }
+}
+
+impl PresentedSession {
+    /// The session in the headers of a request, if there is one.
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        let id = cookie(headers, COOKIE)?;
+        let key = headers.get(KEY_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Some(Self { id, key })
+    }
+}
+
+/// The value of a cookie.
+pub(crate) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
+    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = pairs.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
+}
+
+/// Sessions of the store, of which the recent ones are in memory: a page asks several times in a second.
+#[derive(Debug)]
+pub(crate) struct BrowserSessions {
+    store: Arc<dyn BrowserSessionStore>,
+    recent: Mutex<BTreeMap<Sha256Digest, (BrowserSession, Instant)>>,
+}
+
+/// Cookie and key of a new session. Both are secret.
+pub(crate) struct SessionSecrets {
+    pub(crate) id: String,
+    pub(crate) key: String,
+}
+
+impl BrowserSessions {
+    pub(crate) fn new(store: Arc<dyn BrowserSessionStore>) -> Self {
+        Self { store, recent: Mutex::default() }
+    }
+
+    /// Creates a session of `client`, which `credential` has identified.
+    pub(crate) async fn create(
+        &self,
+        client: String,
+        credential: String,
+        expires_ms: i64,
+    ) -> Result<SessionSecrets, AuthError> {
+        let secrets = SessionSecrets { id: super::token::random()?, key: super::token::random()? };
+        let (id_sha256, key_sha256) = (digest(&secrets.id), digest(&secrets.key));
+        self.store.create(&BrowserSession { id_sha256, key_sha256, client, credential, expires_ms }).await?;
+        Ok(secrets)
+    }
+
+    /// The session that a browser has presented with its key.
+    ///
+    /// # Errors
+    /// It is unknown, has expired, or the key is missing or that of another session.
+    pub(crate) async fn verify(&self, presented: &PresentedSession, now_ms: i64) -> Result<BrowserSession, AuthError> {
+        let Some(key) = &presented.key else {
+            return Err(AuthError(format!("a session's cookie without its key in the header {KEY_HEADER}")));
+        };
+        let session = self.read(digest(&presented.id)).await?.ok_or_else(|| AuthError(ENDED.to_owned()))?;
+        // Digests are compared, so the timing reveals nothing about the key.
+        if session.key_sha256 != digest(key) || session.expires_ms <= now_ms {
+            return Err(AuthError(ENDED.to_owned()));
+        }
+        Ok(session)
+    }
+
+    /// Ends a session at all replicas.
+    pub(crate) async fn end(&self, session: &BrowserSession) -> Result<(), AuthError> {
+        self.store.delete(&session.id_sha256).await?;
+        self.recent().remove(&session.id_sha256);
+        Ok(())
+    }
+
+    async fn read(&self, id: Sha256Digest) -> Result<Option<BrowserSession>, AuthError> {
+        if let Some((session, read)) = self.recent().get(&id)
+            && read.elapsed() < MAX_AGE
+        {
+            return Ok(Some(session.clone()));
+        }
+        let found = self.store.find(&id).await?;
+        let mut recent = self.recent();
+        if recent.len() >= CACHED_SESSIONS {
+            recent.clear();
+        }
+        match &found {
+            Some(session) => recent.insert(id, (session.clone(), Instant::now())),
+            None => recent.remove(&id),
+        };
+        Ok(found)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, BTreeMap<Sha256Digest, (BrowserSession, Instant)>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn digest(secret: &str) -> Sha256Digest {
+    Sha256::digest(secret).into()
+}
