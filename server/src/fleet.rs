@@ -27,6 +27,7 @@ pub(crate) mod resource_names;
 pub(crate) mod rows;
 mod schemas;
 mod service;
+mod shared_answers;
 mod shared_messages;
 mod stored_lists;
 pub(crate) mod summaries;

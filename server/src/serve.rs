@@ -482,7 +482,7 @@ impl Server {
             views,
             changes,
             directory,
-            cluster_messages: Arc::default(),
+            shared_answers: Arc::default(),
             replicas: ReplicaClients::default(),
             store: components.store,
             store_health: store_up,

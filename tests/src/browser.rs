@@ -32,6 +32,8 @@ pub struct Browser {
     session: String,
     /// Errors of the page: exceptions, and what the browser logged about it.
     errors: Vec<String>,
+    /// Bytes of answers since [`Browser::count_bytes`].
+    received: u64,
     _profile: TempDir,
 }
 
@@ -63,8 +65,8 @@ impl Browser {
                 let _sent = sender.send(message);
             }
         });
-        let (session, errors) = (String::new(), Vec::new());
-        let mut browser = Self { child, commands, messages, last_id: 0, session, errors, _profile: profile };
+        let (session, errors, received) = (String::new(), Vec::new(), 0);
+        let mut browser = Self { child, commands, messages, last_id: 0, session, errors, received, _profile: profile };
         let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}))["targetId"].clone();
         let attached = browser.call("Target.attachToTarget", &json!({"targetId": target, "flatten": true}));
         attached["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
@@ -149,6 +151,18 @@ impl Browser {
         self.call("Network.getAllCookies", &json!({}))["cookies"].as_array().cloned().unwrap_or_default()
     }
 
+    /// Counts from now on the bytes that the page receives.
+    pub fn count_bytes(&mut self) {
+        self.call("Network.enable", &json!({}));
+        self.received = 0;
+    }
+
+    /// Bytes since then, as they came over the network.
+    pub fn received_bytes(&mut self) -> u64 {
+        self.evaluate("0");
+        self.received
+    }
+
     /// Errors of the page so far.
     #[must_use]
     pub fn errors(&self) -> &[String] {
@@ -185,6 +199,7 @@ impl Browser {
             Some("Log.entryAdded") if details["entry"]["level"] == "error" => {
                 self.errors.push(details["entry"].to_string());
             }
+            Some("Network.dataReceived") => self.received += details["encodedDataLength"].as_u64().unwrap_or_default(),
             _ => {}
         }
     }

@@ -10,7 +10,7 @@ use super::directory::{Directory, Source};
 use super::positions::Positions;
 use super::replica_clients::ReplicaClients;
 use super::resource_names as names;
-use super::shared_messages::SharedMessages;
+use super::shared_answers::SharedAnswers;
 use crate::capacity::errors::{self, Reason, store_failed};
 use crate::questions::Questions;
 use crate::stores::health::StoreHealth;
@@ -29,7 +29,7 @@ pub(crate) struct FleetApi {
     pub(crate) views: Views,
     pub(crate) changes: Arc<ResourceChanges>,
     pub(crate) directory: Arc<Directory>,
-    pub(crate) cluster_messages: Arc<SharedMessages>,
+    pub(crate) shared_answers: Arc<SharedAnswers>,
     pub(crate) replicas: ReplicaClients,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) store_health: StoreHealth,
@@ -121,7 +121,7 @@ impl FleetApi {
             views,
             changes,
             directory,
-            cluster_messages: Arc::default(),
+            shared_answers: Arc::default(),
             replicas: ReplicaClients::default(),
             store,
             store_health: crate::stores::health::channel().1,

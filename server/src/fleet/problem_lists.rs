@@ -1,6 +1,7 @@
 //! The list of problems, from what this replica knows and what the others answer.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use fleetwright_proto::v1;
 use jiff::Timestamp as Rfc3339;
@@ -13,6 +14,7 @@ use super::api::FleetApi;
 use super::collections::{Pods, Pools};
 use super::lists::invalid;
 use super::problems::{Facts, PATIENCE_MS, problems};
+use super::shared_answers::FoundProblems;
 use super::{resource_names as names, schemas};
 
 /// The order of a request without one.
@@ -36,9 +38,17 @@ impl FleetApi {
         let query = Query::new(&schemas::PROBLEMS, &arguments).map_err(invalid)?;
         let only = if request.parent.is_empty() { None } else { names::parse_parent(&request.parent)? };
         let now_ms = clock::now().as_millis();
-        let (facts, unreachable) = self.facts(only.as_ref(), now_ms).await?;
-        let rows = problems(&facts, now_ms);
-        let page = query.merge(vec![query.select(&rows).into_iter().cloned().collect()], |_, _| Ordering::Equal);
+        let find = async {
+            let (facts, unreachable) = self.facts(only.as_ref(), now_ms).await?;
+            Ok(FoundProblems { problems: problems(&facts, now_ms), unreachable })
+        };
+        let found = match only {
+            Some(_) => Arc::new(find.await?),
+            None => self.shared_answers.problems.get_or_find(find).await?,
+        };
+        let selected = query.select(&found.problems).into_iter().cloned().collect();
+        let page = query.merge(vec![selected], |_, _| Ordering::Equal);
+        let unreachable = found.unreachable.clone();
         Ok(v1::ListProblemsResponse { problems: page.rows, next_page_token: page.next_page_token, unreachable })
     }
 

@@ -196,7 +196,7 @@ impl FleetApi {
         let selects = filter(&text, &schemas::CLUSTERS)?;
         let owner = self.owner.clone();
         let selects = move |row: &v1::Cluster| (!part || (row.replica == *owner && !row.stale)) && selects.matches(row);
-        let (instance, shared) = (Arc::clone(&self.instance), Arc::clone(&self.cluster_messages));
+        let (instance, shared) = (Arc::clone(&self.instance), Arc::clone(&self.shared_answers));
         let changes: fn(&Directory) -> &ChangeLog<v1::Cluster> = Directory::changes;
         let say = coalesced(changes, None, selects);
         let said = follow(
@@ -206,7 +206,7 @@ impl FleetApi {
             Pace::new(min_interval, part)?,
             move |directory, changes| {
                 let contents = Contents { filter: text.clone(), part, changes };
-                shared.get_or_make(contents, |changes| {
+                shared.messages.get_or_make(contents, |changes| {
                     let token = Positions::of(&instance, changes.end).token();
                     Ok(clusters_response(directory, say(directory, changes)?, token, part))
                 })

@@ -25,6 +25,9 @@
 //! field vanishes.
 //! Errors are `{"error": {"code", "status", "message", "details"}}` with the HTTP code of the status.
 //!
+//! The answer to a GET request has an `ETag`. With that tag in `If-None-Match` the answer is `304 Not Modified`, without a body,
+//! as long as it would be the same.
+//!
 //! A server stream is a sequence of lines, each `{"result": …}`, or `{"error": …}` as the last one. With
 //! `Accept: text/event-stream` it is a sequence of server-sent events: each message is the data of one, an error that of the
 //! last one, whose name is `error`, and comments keep the connection alive. Each message is sent at once. A client that
@@ -39,6 +42,7 @@
 //! a request to a message), `service`, `stream` and `error_body` (from an answer to a response).
 
 mod codec;
+mod entity_tag;
 mod error_body;
 mod http_rule;
 mod json;

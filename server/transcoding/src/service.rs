@@ -16,6 +16,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use crate::codec::{DynamicCodec, EncodedCodec};
+use crate::entity_tag;
 use crate::error_body::{error_body, http_code};
 use crate::refusal::Refusal;
 use crate::routes::Route;
@@ -152,7 +153,14 @@ where
             None => json::print(&message),
         };
         let json = json.map_err(|error| no_json(route, &error))?;
-        return Ok(response(StatusCode::OK, "application/json", Body::new(http_body_util::Full::from(json))));
+        let tag = if parts.method == Method::GET { entity_tag::tag(&json) } else { None };
+        let is_known = tag.as_ref().is_some_and(|tag| entity_tag::is_known(&parts.headers, tag));
+        let mut response = match is_known {
+            true => response(StatusCode::NOT_MODIFIED, "application/json", Body::empty()),
+            false => response(StatusCode::OK, "application/json", Body::new(http_body_util::Full::from(json))),
+        };
+        response.headers_mut().extend(tag.map(|tag| (header::ETAG, tag)));
+        return Ok(response);
     }
     let format = if accepts_events(&parts.headers) { Format::events() } else { Format::Lines };
     let codec = EncodedCodec::new(route.method.output());

@@ -4,11 +4,17 @@
 // The server sends a message at least every 15 seconds.
 const SILENCE_MS = 45_000;
 
+// Until the page is looked at: a tab in the background reads nothing.
+async function seen() {
+  while (document.hidden) await new Promise((passed) => document.addEventListener("visibilitychange", passed, { once: true }));
+}
+
 // A path that is read until it is stopped. What was read last stays when it cannot be read again, with its time and the error.
 class Query {
   value = null;
   readAt = null;
   error = null;
+  #tag = null;
   #stop = new AbortController();
 
   constructor(session, path, everyMs, changed) {
@@ -19,13 +25,16 @@ class Query {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       try {
-        [this.value, this.readAt, this.error] = [await session.json(path, { signals: [signal] }), new Date(), null];
+        const value = await session.poll(path, this.#tag, signal);
+        [this.readAt, this.error] = [new Date(), null];
+        if (value) [this.value, this.#tag] = value;
       } catch (error) {
         this.error = error.message;
       }
       if (signal.aborted) return;
       changed();
       await new Promise((passed) => setTimeout(passed, everyMs));
+      await seen();
     }
   }
 
@@ -46,7 +55,7 @@ export class Queries {
   }
 
   // What a path has, as it was read last. Each drawing uses the paths that it shows.
-  use(path, everyMs = 2_000) {
+  use(path, everyMs = 700) {
     this.#used.add(path);
     if (!this.#running.has(path)) this.#running.set(path, new Query(this.#session, path, everyMs, this.#changed));
     return this.#running.get(path);
@@ -114,7 +123,7 @@ export class Clusters {
 
   // Until the stream ends. Lines instead of server-sent events: an EventSource cannot send the session's key.
   async #watch(token) {
-    const path = `/v1/clusters:watch?minInterval=1s&resumeToken=${encodeURIComponent(token)}&${masked(["deleted", "resume_token"])}`;
+    const path = `/v1/clusters:watch?minInterval=0.5s&resumeToken=${encodeURIComponent(token)}&${masked(["deleted", "resume_token"])}`;
     const stop = new AbortController();
     let silence = setTimeout(() => stop.abort(), SILENCE_MS);
     try {

@@ -52,21 +52,29 @@ export class Session {
   }
 
   // Fails with what the server says. A request that is not authorized leads to the sign-in.
-  async fetch(path, { method = "GET", body, signal } = {}) {
-    const headers = { Accept: "application/json", "X-Fleetwright-Session-Key": localStorage.getItem(KEY) ?? "" };
-    if (body) headers["Content-Type"] = "application/json";
-    const response = await fetch(path, { method, headers, body: body && JSON.stringify(body), signal, redirect: "error" });
+  async fetch(path, { method = "GET", headers = {}, body, signal } = {}) {
+    const all = { Accept: "application/json", "X-Fleetwright-Session-Key": localStorage.getItem(KEY) ?? "", ...headers };
+    if (body) all["Content-Type"] = "application/json";
+    const options = { method, headers: all, body: body && JSON.stringify(body), signal, redirect: "error", cache: "no-store" };
+    const response = await fetch(path, options);
     if (response.status === 401 && path !== "/session" && this.status?.isAuthorized) {
       this.status = { ...this.status, isAuthorized: false };
       this.#read();
     }
-    if (!response.ok) throw new Error(await failure(response));
+    if (!response.ok && response.status !== 304) throw new Error(await failure(response));
     return response;
   }
 
   async json(path, options = {}) {
     const signal = AbortSignal.any([...(options.signals ?? []), AbortSignal.timeout(TIMEOUT_MS)]);
     return (await this.fetch(path, { ...options, signal })).json();
+  }
+
+  // The answer with its entity tag; null while it is the one with `tag`.
+  async poll(path, tag, signal) {
+    const headers = tag ? { "If-None-Match": tag } : {};
+    const response = await this.fetch(path, { headers, signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]) });
+    return response.status === 304 ? null : [await response.json(), response.headers.get("ETag")];
   }
 
   async signIn(token) {

@@ -4,7 +4,10 @@ use proptest::prelude::*;
 use prost_reflect::{DynamicMessage, ReflectMessage};
 use serde_json::{Value, json};
 
-use super::{Fixture, lock, problem};
+use http::Method;
+use http_body_util::BodyExt;
+
+use super::{Fixture, lock, problem, request};
 use crate::json as message_json;
 
 #[tokio::test]
@@ -21,6 +24,34 @@ async fn answers_are_canonical_json_with_default_values() {
     let answer = fixture.get("/v1/clusters/a/nodes/b").await;
     let empty = json!({"name": "", "priceMicroUsd": "0", "state": "STATE_UNSPECIFIED", "zones": [], "labels": {}});
     assert_eq!((answer.status, answer.json), (200, empty));
+}
+
+/// Polling clients get no body while nothing changes.
+#[tokio::test]
+async fn an_answer_that_the_client_has_is_not_sent_again() {
+    let fixture = Fixture::new();
+    let ask = async |price: &str, known: &str, method: Method| {
+        let node = json!({"name": "clusters/a/nodes/b", "priceMicroUsd": price});
+        fixture.service.answer_with(Ok(fixture.service.message("Node", node)));
+        let path = if method == Method::GET { "/v1/clusters/a/nodes/b" } else { "/v1/clusters/a/nodes" };
+        let mut asked = request(method, path, "");
+        asked.headers_mut().insert("if-none-match", known.parse().expect("a value"));
+        let response = fixture.send(asked).await;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let tag = headers.get("etag").map(|tag| tag.to_str().expect("ASCII").to_owned());
+        (status, tag, response.into_body().collect().await.expect("a body").to_bytes().len())
+    };
+    let (status, tag, bytes) = ask("5", "", Method::GET).await;
+    let tag = tag.expect("a tag");
+    assert!(status == 200 && bytes > 50 && tag.len() == 34, "{status} {bytes} {tag}");
+    for known in [&*tag, &format!("W/{tag}"), &format!("\"other\", {tag}")] {
+        assert_eq!(ask("5", known, Method::GET).await, (304, Some(tag.clone()), 0), "{known}");
+    }
+    let (status, other, bytes) = ask("6", &tag, Method::GET).await;
+    assert!(status == 200 && bytes > 50 && other.as_ref() != Some(&tag), "{status} {bytes} {other:?}");
+    // A call that may change something is answered.
+    let (status, none, bytes) = ask("5", &tag, Method::POST).await;
+    assert!(status == 200 && none.is_none() && bytes > 50, "{status} {bytes} {none:?}");
 }
 
 /// The bound of gRPC clients, 4 MiB, is not one of answers in process.

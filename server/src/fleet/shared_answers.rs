@@ -1,0 +1,86 @@
+//! Answers that several clients get and that are made once: a dashboard on a wall, and twenty people after an alert.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleetwright_proto::v1;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::shared_messages::SharedMessages;
+
+/// Maximum age of problems that another client has asked for.
+const MAX_AGE: Duration = Duration::from_millis(250);
+
+/// Answers of one replica.
+#[derive(Default)]
+pub(crate) struct SharedAnswers {
+    /// Messages of watches of clusters.
+    pub(super) messages: SharedMessages,
+    /// Problems of the fleet.
+    pub(super) problems: SharedProblems,
+}
+
+/// Problems, and names of the clusters that are missing.
+pub(super) struct FoundProblems {
+    pub(super) problems: Vec<v1::Problem>,
+    pub(super) unreachable: Vec<String>,
+}
+
+/// The latest problems of the fleet, and when they began to be read.
+#[derive(Default)]
+pub(super) struct SharedProblems(Mutex<Option<(Instant, Arc<FoundProblems>)>>);
+
+impl SharedProblems {
+    /// The latest problems, which `find` finds if they are old. Clients that ask meanwhile wait for the same ones.
+    ///
+    /// # Errors
+    /// That of `find`.
+    pub(super) async fn get_or_find(
+        &self,
+        find: impl Future<Output = Result<FoundProblems, Status>>,
+    ) -> Result<Arc<FoundProblems>, Status> {
+        let mut latest = self.0.lock().await;
+        if let Some((begun, found)) = &*latest
+            && begun.elapsed() < MAX_AGE
+        {
+            return Ok(Arc::clone(found));
+        }
+        let begun = Instant::now();
+        let found = Arc::new(find.await?);
+        *latest = Some((begun, Arc::clone(&found)));
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn problems_are_found_once_for_clients_that_ask_at_one_time() {
+        let (shared, count) = (SharedProblems::default(), Cell::new(0));
+        let ask = || {
+            shared.get_or_find(async {
+                count.set(count.get() + 1);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Ok(FoundProblems { problems: Vec::new(), unreachable: vec![count.get().to_string()] })
+            })
+        };
+        let (one, other) = futures::try_join!(ask(), ask()).unwrap();
+        assert_eq!((&one.unreachable, count.get()), (&vec!["1".to_owned()], 1));
+        assert!(Arc::ptr_eq(&one, &other));
+        // A quarter of a second after they began to be read.
+        tokio::time::advance(Duration::from_millis(149)).await;
+        assert_eq!(ask().await.unwrap().unreachable, ["1"]);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(ask().await.unwrap().unreachable, ["2"]);
+        let failed = shared.get_or_find(async { Err(Status::unavailable("no store")) });
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(failed.await.err().map(|status| status.code()), Some(tonic::Code::Unavailable));
+        assert_eq!(ask().await.unwrap().unreachable, ["3"], "a failure is not kept");
+    }
+}

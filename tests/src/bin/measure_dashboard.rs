@@ -1,0 +1,194 @@
+//! Measures the dashboard of a running server in a real browser: first paint, how far behind updates are, bytes of a viewer, and
+//! what viewers cost the server.
+//!
+//! ```text
+//! cargo run --release -p e2e --bin measure_dashboard -- --viewers 20 --pid 4711 --cluster cluster-0 127.0.0.1:7480
+//! ```
+//!
+//! `fleetwright simulate load --target … --page …` gives a server its clusters. `--pid` is the process whose CPU time is read,
+//! with and without viewers; a viewer sends the requests of the page over a connection for each. The fleet is frozen and thawed
+//! again, and the time until the browser shows it is how far behind the page is.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use e2e::Browser;
+
+/// How often a view is opened, and the fleet is frozen.
+const REPEATS: usize = 20;
+
+/// How long bytes are counted, and CPU time is compared.
+const COMPARED: Duration = Duration::from_secs(30);
+
+/// Longest time until the browser shows something.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Views of the fleet, and a word that is there once its data is.
+const VIEWS: [(&str, &str); 2] = [("/", "as of"), ("/clusters", "as of")];
+
+/// What the first view reads again and again, and how often.
+const POLLED: [(&str, Duration); 2] =
+    [("/v1/problems?pageSize=200", Duration::from_millis(700)), ("/v1/serverInfo", Duration::from_secs(5))];
+
+struct Arguments {
+    viewers: usize,
+    pid: Option<u32>,
+    server: String,
+}
+
+fn arguments() -> anyhow::Result<Arguments> {
+    let mut read = Arguments { viewers: 20, pid: None, server: String::new() };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || words.next().with_context(|| format!("{word} requires a number"));
+        match word.as_str() {
+            "--viewers" => read.viewers = number()?.parse()?,
+            "--pid" => read.pid = Some(number()?.parse()?),
+            _ => read.server = word,
+        }
+    }
+    if read.server.is_empty() {
+        bail!("name the HTTP address of a server");
+    }
+    Ok(read)
+}
+
+/// Sends a request on a connection of its own.
+fn send(server: &str, head: &str, body: &str) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let length = body.len();
+    write!(
+        stream,
+        "{head}Host: {server}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )?;
+    Ok(stream)
+}
+
+fn answer(server: &str, head: &str, body: &str) -> anyhow::Result<String> {
+    let mut answer = String::new();
+    send(server, head, body)?.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// The value of a JSON member or a header, up to the mark after it.
+fn after<'a>(text: &'a str, before: &str, end: char) -> &'a str {
+    text.split(before).nth(1).and_then(|rest| rest.split(end).next()).unwrap_or_default().trim()
+}
+
+fn show(what: &str, mut values: Vec<f64>, unit: &str) {
+    values.sort_unstable_by(f64::total_cmp);
+    let at = |percent: usize| values[(values.len() * percent / 100).min(values.len() - 1)];
+    println!("{what}: p50 {:.2} {unit}, p95 {:.2} {unit}, max {:.2} {unit}", at(50), at(95), at(100));
+}
+
+/// Milliseconds until the page has `word`, from when it is asked for.
+fn open(browser: &mut Browser, url: &str, word: &str) -> (f64, f64) {
+    browser.open("about:blank");
+    browser.open(url);
+    browser.wait_for(&[word]);
+    let painted = browser.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0");
+    let shown = browser.evaluate("performance.now()");
+    (painted.as_f64().unwrap_or_default(), shown.as_f64().unwrap_or_default())
+}
+
+/// Seconds from the server's answer until the page shows a freeze, and until it no longer shows it.
+fn behind(browser: &mut Browser, server: &str, number: usize) -> anyhow::Result<[f64; 2]> {
+    let reason = format!("measured {number}");
+    let frozen = answer(server, "POST /v1/freezes HTTP/1.1\r\n", &format!("{{\"reason\":\"{reason}\",\"ttl\":\"60s\"}}"))?;
+    let begun = Instant::now();
+    let id = after(&frozen, "\"name\":\"freezes/", '"').to_owned();
+    let wait = |browser: &mut Browser, is_shown: bool| -> anyhow::Result<f64> {
+        let begun = Instant::now();
+        while (browser.evaluate(&format!("document.body.innerText.includes('{reason}')")) == true) != is_shown {
+            if begun.elapsed() > DEADLINE {
+                bail!("the page never changed for freeze {id}: {frozen}");
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(begun.elapsed().as_secs_f64())
+    };
+    let shown = wait(browser, true)?.max(begun.elapsed().as_secs_f64());
+    answer(server, &format!("POST /v1/freezes/{id}:thaw HTTP/1.1\r\n"), "{}")?;
+    Ok([shown, wait(browser, false)?])
+}
+
+/// Polls as the page does until the process ends; an entity tag spares the answer.
+fn poll(server: &str, path: &str, every: Duration) -> anyhow::Result<()> {
+    let mut tag = String::new();
+    loop {
+        let answer = answer(server, &format!("GET {path} HTTP/1.1\r\nIf-None-Match: {tag}\r\n"), "")?;
+        after(&answer, "etag: ", '\r').clone_into(&mut tag);
+        thread::sleep(every);
+    }
+}
+
+fn watch(server: &str) -> anyhow::Result<()> {
+    let first = answer(server, "GET /v1/clusters?pageSize=1 HTTP/1.1\r\n", "")?;
+    let token = after(&first, "\"resumeToken\":\"", '"');
+    let path = format!("/v1/clusters:watch?minInterval=0.5s&resumeToken={token}&{CLUSTER_FIELDS}");
+    let stream = send(server, &format!("GET {path} HTTP/1.1\r\n"), "")?;
+    for line in BufReader::new(stream).lines() {
+        line?;
+    }
+    bail!("the watch ended")
+}
+
+/// The mask of the page.
+const CLUSTER_FIELDS: &str = "$fields=clusters.name,clusters.stale,clusters.observe_time,clusters.connected,clusters.synced,\
+     clusters.node_count,clusters.machine_count,clusters.pod_count,clusters.pending_pod_count,\
+     clusters.price_micro_usd_per_hour,clusters.blocked_reason,deleted,resume_token";
+
+/// Seconds of CPU time of a process in a second.
+fn cpu_share(pid: u32) -> anyhow::Result<f64> {
+    let read = || -> anyhow::Result<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let rest = text.rsplit_once(')').context("no process name in /proc/PID/stat")?.1;
+        let ticks = |index: usize| rest.split_whitespace().nth(index).and_then(|field| field.parse::<f64>().ok());
+        // utime and stime, in hundredths of a second on Linux.
+        Ok((ticks(11).unwrap_or_default() + ticks(12).unwrap_or_default()) / 100.0)
+    };
+    let (begun, before) = (Instant::now(), read()?);
+    thread::sleep(COMPARED);
+    Ok((read()? - before) / begun.elapsed().as_secs_f64())
+}
+
+fn main() -> anyhow::Result<()> {
+    let Arguments { viewers, pid, server } = arguments()?;
+    let url = format!("http://{server}");
+    let mut browser = Browser::start("measure_dashboard").context("no browser is installed")?;
+    for (path, word) in VIEWS {
+        let opened: Vec<(f64, f64)> = (0..REPEATS).map(|_| open(&mut browser, &format!("{url}{path}"), word)).collect();
+        show(&format!("{path} first paint"), opened.iter().map(|(painted, _)| *painted).collect(), "ms");
+        show(&format!("{path} with its data"), opened.iter().map(|(_, shown)| *shown).collect(), "ms");
+        browser.count_bytes();
+        thread::sleep(COMPARED);
+        let bytes = browser.received_bytes() as f64;
+        println!("{path} {:.1} kB a second", bytes / 1_000.0 / COMPARED.as_secs_f64());
+    }
+    open(&mut browser, &format!("{url}/"), "as of");
+    let times: Vec<[f64; 2]> = (0..REPEATS).map(|number| behind(&mut browser, &server, number)).collect::<Result<_, _>>()?;
+    show("behind", times.into_iter().flatten().collect(), "s");
+    let Some(pid) = pid else { return Ok(()) };
+    drop(browser);
+    let alone = cpu_share(pid)?;
+    for _ in 0..viewers {
+        for (path, every) in POLLED {
+            let server = server.clone();
+            thread::spawn(move || poll(&server, path, every).map_err(|error| eprintln!("{error:#}")));
+        }
+        let server = server.clone();
+        thread::spawn(move || watch(&server).map_err(|error| eprintln!("{error:#}")));
+    }
+    let viewed = cpu_share(pid)?;
+    println!(
+        "process {pid}: {:.1} % of a processor without viewers, {:.1} % with {viewers}: {:+.1} points",
+        alone * 100.0,
+        viewed * 100.0,
+        (viewed - alone) * 100.0
+    );
+    Ok(())
+}
