@@ -1,4 +1,5 @@
-//! Entity tags of answers (RFC 9110, section 8.8.3): a client that polls gets no body while nothing has changed.
+//! Entity tags of answers (RFC 9110, section 8.8.3): a client that polls gets no body while nothing has changed, and nothing is
+//! printed for it.
 
 use std::fmt::Write;
 
@@ -9,9 +10,9 @@ use sha2::{Digest, Sha256};
 /// Bytes of the digest: enough that two answers never have the same tag.
 const BYTES: usize = 16;
 
-/// The tag of an answer.
-pub(crate) fn tag(json: &[u8]) -> Option<HeaderValue> {
-    let digest = Sha256::digest(json);
+/// The tag of an answer, by the message that is printed. Another version of this program may print it otherwise.
+pub(crate) fn tag(message: &[u8]) -> Option<HeaderValue> {
+    let digest = Sha256::new().chain_update(env!("CARGO_PKG_VERSION")).chain_update(message).finalize();
     let mut tag = String::with_capacity(2 * BYTES + 2);
     tag.push('"');
     for byte in &digest[..BYTES] {

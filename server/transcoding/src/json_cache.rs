@@ -1,4 +1,4 @@
-//! The JSON of the latest messages of streams. Clients that watch the same get equal messages at nearly the same time; each is
+//! The JSON of the latest messages. Clients that watch or poll the same get equal messages at nearly the same time; each is
 //! decoded and printed once.
 
 use std::collections::VecDeque;

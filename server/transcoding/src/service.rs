@@ -15,11 +15,10 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::codec::{DynamicCodec, EncodedCodec};
+use crate::codec::EncodedCodec;
 use crate::entity_tag;
 use crate::error_body::{error_body, http_code};
 use crate::refusal::Refusal;
-use crate::routes::Route;
 use crate::stream::{Format, StreamBody};
 use crate::transcoder::Transcoder;
 use crate::{json, message, partial};
@@ -146,18 +145,17 @@ where
     let not_ready = |error| Status::unavailable(format!("the service is not ready: {}", Into::<BoxError>::into(error)));
     client.ready().await.map_err(not_ready)?;
     if !route.method.is_server_streaming() {
-        let codec = DynamicCodec::new(route.method.output());
+        let codec = EncodedCodec::new(route.method.output());
         let message = client.unary(request, route.rpc_path.clone(), codec).await?.into_inner();
-        let json = match &mask {
-            Some(mask) => partial::print(&message, mask),
-            None => json::print(&message),
-        };
-        let json = json.map_err(|error| no_json(route, &error))?;
-        let tag = if parts.method == Method::GET { entity_tag::tag(&json) } else { None };
+        let tag = if parts.method == Method::GET { entity_tag::tag(&message) } else { None };
         let is_known = tag.as_ref().is_some_and(|tag| entity_tag::is_known(&parts.headers, tag));
-        let mut response = match is_known {
-            true => response(StatusCode::NOT_MODIFIED, "application/json", Body::empty()),
-            false => response(StatusCode::OK, "application/json", Body::new(http_body_util::Full::from(json))),
+        let mut response = if is_known {
+            response(StatusCode::NOT_MODIFIED, "application/json", Body::empty())
+        } else {
+            let name = route.method.full_name();
+            let unprinted = |status: Status| Status::internal(format!("the answer of {name}: {}", status.message()));
+            let json = transcoder.answers().print(&route.method.output(), message, mask.as_ref()).map_err(unprinted)?;
+            response(StatusCode::OK, "application/json", Body::new(http_body_util::Full::from(json)))
         };
         response.headers_mut().extend(tag.map(|tag| (header::ETAG, tag)));
         return Ok(response);
@@ -168,10 +166,6 @@ where
     let content_type = format.content_type();
     let body = Body::new(StreamBody::new(messages, format, (route.method.output(), mask), transcoder.clone()));
     Ok(response(StatusCode::OK, content_type, body))
-}
-
-fn no_json(route: &Route, error: &serde_json::Error) -> Status {
-    Status::internal(format!("the answer of {} has no JSON: {error}", route.method.full_name()))
 }
 
 /// Only `application/json` is accepted where a method may change something: a form cannot have it, and a script of another

@@ -15,6 +15,7 @@ pub struct Transcoder {
     routes: Arc<Routes>,
     pool: DescriptorPool,
     json: Arc<JsonCache>,
+    answers: Arc<JsonCache>,
     domain: Arc<str>,
 }
 
@@ -35,7 +36,13 @@ impl Transcoder {
     /// The set is incomplete, an option is wrong or not supported, or two methods have the same path.
     pub fn new(descriptor_set: &[u8], error_domain: &str) -> Result<Self, RouteError> {
         let pool = DescriptorPool::decode(descriptor_set)?;
-        Ok(Self { routes: Arc::new(Routes::new(&pool)?), pool, json: Arc::default(), domain: error_domain.into() })
+        Ok(Self {
+            routes: Arc::new(Routes::new(&pool)?),
+            pool,
+            json: Arc::default(),
+            answers: Arc::default(),
+            domain: error_domain.into(),
+        })
     }
 
     /// The HTTP method, the path template and the full name of the gRPC method of each route.
@@ -54,6 +61,12 @@ impl Transcoder {
     /// The JSON of messages of streams.
     pub(crate) fn json(&self) -> &JsonCache {
         &self.json
+    }
+
+    /// The JSON of answers that are one message: many clients poll the same. Apart from that of streams, whose clients do not
+    /// wait for it.
+    pub(crate) fn answers(&self) -> &JsonCache {
+        &self.answers
     }
 
     pub(crate) fn domain(&self) -> &str {

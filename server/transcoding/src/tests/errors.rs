@@ -109,10 +109,10 @@ async fn an_answer_that_is_no_grpc_is_an_error() {
     let cases = [
         (StatusCode::FORBIDDEN, &b""[..], 403, "PERMISSION_DENIED"),
         (StatusCode::SERVICE_UNAVAILABLE, b"", 503, "UNAVAILABLE"),
-        // Without a grpc-status.
+        // Without a grpc-status, and also after a frame of 1 byte, which is none of the message.
         (StatusCode::OK, b"", 500, "UNKNOWN"),
-        // A frame of 1 byte that is none of the message, and a frame that is not complete.
-        (StatusCode::OK, b"\0\0\0\0\x01\xff", 500, "INTERNAL"),
+        (StatusCode::OK, b"\0\0\0\0\x01\xff", 500, "UNKNOWN"),
+        // A frame that is not complete.
         (StatusCode::OK, b"\0\0\0\0\x05a", 500, "INTERNAL"),
     ];
     for (status, body, expected, name) in cases {

@@ -92,7 +92,7 @@ async fn an_answer_without_json_is_an_internal_error() {
     answer.set_field_by_name("any", prost_reflect::Value::Message(any));
     fixture.service.answer_with(Ok(answer));
     let message = problem(&fixture.get("/v1/echo").await, 500, "INTERNAL");
-    assert!(message.starts_with("the answer of test.v1.Nodes.Echo has no JSON: "), "{message}");
+    assert!(message.starts_with("the answer of test.v1.Nodes.Echo: a message has no JSON: "), "{message}");
 }
 
 /// JSON of any `Everything`, in the spelling of the canonical form.
