@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use cost::CostParts;
+
 use super::Decision;
 use super::cluster_controller::ClusterController;
+use super::cost_view::{CostView, NodeRequests};
 use super::guardrails::GuardrailsView;
 use super::nodeclaim::{ManagedClaim, StageKind};
 use super::status_reporter::drain_blocked_message;
@@ -30,11 +33,12 @@ impl ClusterController {
         let stages = self.claims.stage_fingerprint();
         let plan = self.provisioner.plan_in_progress();
         let version = (self.state.version(), self.connected, stages, self.decisions.last_id(), plan);
-        (version, self.guardrails.view_fingerprint(), self.gc.view_version())
+        let planned = self.disruption.consolidation.planned_blocks.at();
+        (version, planned, self.guardrails.view_fingerprint(), self.gc.view_version())
     }
 
     fn view_of(&self, unavailable_offerings: usize, guardrails: GuardrailsView, now: Timestamp) -> ClusterView {
-        let nodes = self.nodes_view(now);
+        let nodes = self.nodes_view(&CostView::new(self, &guardrails, now), now);
         let prices = nodes.iter().filter_map(|node| node.machine.as_ref()?.instance.as_ref());
         ClusterView {
             cluster: self.cluster.clone(),
@@ -105,21 +109,21 @@ impl ClusterController {
     }
 
     /// Nodes, and machines without one.
-    fn nodes_view(&self, now: Timestamp) -> Vec<NodeView> {
+    fn nodes_view(&self, costs: &CostView<'_>, now: Timestamp) -> Vec<NodeView> {
         let mut of_node: FxHashMap<&NodeName, &ManagedClaim> = FxHashMap::default();
         let mut nodes = Vec::new();
         for machine in self.claims.iter() {
             match self.state.node_of_claim(machine.name()) {
                 Some(node) => drop(of_node.insert(&node.name, machine)),
-                None => nodes.push(self.machine_without_node(machine, now)),
+                None => nodes.push(self.machine_without_node(machine, costs, now)),
             }
         }
-        nodes.extend(self.state.nodes().map(|node| self.node_view(node, of_node.get(&node.name).copied(), now)));
+        nodes.extend(self.state.nodes().map(|node| self.node_view(node, of_node.get(&node.name).copied(), costs, now)));
         nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         nodes
     }
 
-    fn machine_without_node(&self, machine: &ManagedClaim, now: Timestamp) -> NodeView {
+    fn machine_without_node(&self, machine: &ManagedClaim, costs: &CostView<'_>, now: Timestamp) -> NodeView {
         let claim = self.state.claim(machine.name());
         let instance = machine.instance();
         NodeView {
@@ -133,19 +137,23 @@ impl ClusterController {
             pods: 0,
             requested: CpuAndMemory::default(),
             allocatable: claim.map(|claim| CpuAndMemory::of(&claim.allocatable)).unwrap_or_default(),
-            machine: Some(self.machine_view(machine, now)),
+            machine: Some(self.machine_view(machine, costs.parts(machine, None), now)),
         }
     }
 
-    fn node_view(&self, node: &NodeRecord, machine: Option<&ManagedClaim>, now: Timestamp) -> NodeView {
+    fn node_view(
+        &self,
+        node: &NodeRecord,
+        machine: Option<&ManagedClaim>,
+        costs: &CostView<'_>,
+        now: Timestamp,
+    ) -> NodeView {
         let label = |key: &str| node.labels.get(key).cloned().unwrap_or_default();
-        let mut requested = CpuAndMemory::default();
-        for pod in self.state.pods_on(&node.name) {
-            requested.add(CpuAndMemory::of(&pod.shape.requests));
-        }
+        let requests = NodeRequests::of(self.state.pods_on(&node.name));
+        let cost = |machine: &ManagedClaim| costs.parts(machine, Some((node, &requests)));
         NodeView {
             name: node.name.clone(),
-            machine: machine.map(|machine| self.machine_view(machine, now)),
+            machine: machine.map(|machine| self.machine_view(machine, cost(machine), now)),
             provider_id: node.provider_id.clone(),
             instance_type: label(labels::INSTANCE_TYPE),
             zone: label(labels::ZONE),
@@ -153,12 +161,12 @@ impl ClusterController {
             ready: node.ready,
             created: node.created,
             pods: self.state.non_daemon_pods_on(&node.name),
-            requested,
+            requested: requests.total(),
             allocatable: CpuAndMemory::of(&node.allocatable),
         }
     }
 
-    fn machine_view(&self, machine: &ManagedClaim, now: Timestamp) -> MachineView {
+    fn machine_view(&self, machine: &ManagedClaim, cost: CostParts, now: Timestamp) -> MachineView {
         MachineView {
             claim: machine.name().clone(),
             node: self.state.node_of_claim(machine.name()).map(|node| node.name.clone()),
@@ -167,6 +175,7 @@ impl ClusterController {
             since: machine.since(),
             instance: machine.instance().cloned(),
             blocked: self.drain_blocker(machine, now),
+            cost,
             termination_reason: machine.termination_reason().map(|reason| Text::from(reason.to_string())),
         }
     }

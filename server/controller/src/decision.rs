@@ -109,6 +109,8 @@ pub struct Decision {
     pub holds: Vec<(HoldId, HoldStatus)>,
     /// Price per hour of the machines to launch.
     pub new_cost: MicroUsd,
+    /// Price per hour of the machines to remove.
+    pub removed_cost: MicroUsd,
     /// Lower bound of the price per hour of any plan for the same pods.
     pub lower_bound: MicroUsd,
     /// Date of the prices of the machines to launch, if known.
@@ -149,6 +151,7 @@ impl Decision {
             replacements: Vec::new(),
             holds: Vec::new(),
             new_cost: MicroUsd(0),
+            removed_cost: MicroUsd(0),
             lower_bound: MicroUsd(0),
             price_date: None,
             would: Vec::new(),

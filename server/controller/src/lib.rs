@@ -32,6 +32,7 @@ mod cluster_controller;
 mod cluster_view;
 mod conditions;
 mod copy_on_write;
+mod cost_view;
 pub mod decision;
 pub mod decision_input;
 pub mod disruption;

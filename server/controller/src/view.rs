@@ -6,6 +6,7 @@ use super::Decision;
 use super::guardrails::GuardrailsView;
 use crate::cluster::ProblemRecord;
 use crate::nodeclaim::{LaunchedInstance, StageKind};
+use cost::CostParts;
 use model::plan::Reason;
 use model::{ClaimName, ClusterName, MicroUsd, NodeName, PodKey, PoolName, ProviderId, Resources, Text, Timestamp};
 
@@ -221,4 +222,6 @@ pub struct MachineView {
     pub termination_reason: Option<Text>,
     /// What blocks its drain.
     pub blocked: Option<Text>,
+    /// What its price is spent on, in micro-dollars per hour.
+    pub cost: CostParts,
 }

@@ -168,20 +168,69 @@ fn run_cost(flags: &CostFlags) -> Result<Status, Failure> {
 }
 
 fn cost_document(cost: &v1::Cost, format: FleetFormat) -> Result<String, Failure> {
-    let row =
-        |sum: &v1::CostSum| vec![sum.group.clone(), sum.machine_count.to_string(), usd(sum.price_micro_usd_per_hour)];
     match format {
         FleetFormat::Table | FleetFormat::Wide => {
-            let mut rows: Vec<Vec<String>> = cost.sums.iter().map(row).collect();
-            let total = usd(cost.price_micro_usd_per_hour);
-            rows.push(vec!["total".to_owned(), cost.machine_count.to_string(), total]);
-            Ok(output_format::table(&["GROUP", "MACHINES", "$/HOUR"], &rows))
+            let total = v1::CostSum {
+                group: "total".to_owned(),
+                price_micro_usd_per_hour: cost.price_micro_usd_per_hour,
+                machine_count: cost.machine_count,
+                breakdown: cost.breakdown,
+            };
+            let sums = cost.sums.iter().chain([&total]);
+            let rows: Vec<Vec<String>> = sums.map(|sum| cost_row(sum, format == FleetFormat::Wide)).collect();
+            let mut titles = vec!["GROUP", "MACHINES", "$/HOUR", "USEFUL", "WASTE", "MOST OF IT"];
+            if format == FleetFormat::Wide {
+                titles.extend(WASTE_TITLES);
+            }
+            Ok(output_format::table(&titles, &rows))
         }
         FleetFormat::Name => Ok(cost.sums.iter().map(|sum| format!("{}\n", sum.group)).collect()),
         FleetFormat::Json | FleetFormat::Yaml => {
             output_format::serialized(&output_format::value("fleetwright.v1.Cost", cost)?, format)
         }
     }
+}
+
+/// Causes of waste, as in [`waste`].
+const WASTE_TITLES: [&str; 8] =
+    ["BOOTING", "DRAINING", "HOLD", "DAEMONSETS", "FRAGMENTATION", "BLOCKED", "NO-SAVINGS", "UNEXPLAINED"];
+
+/// Causes and amounts in micro-dollars per hour.
+fn waste(parts: &v1::CostBreakdown) -> [(&'static str, i64); 8] {
+    let amounts = [
+        parts.booting,
+        parts.draining,
+        parts.hold,
+        parts.daemonsets,
+        parts.fragmentation,
+        parts.blocked,
+        parts.no_savings,
+        parts.unexplained,
+    ];
+    std::array::from_fn(|index| (WASTE_TITLES[index], amounts[index]))
+}
+
+fn cost_row(sum: &v1::CostSum, is_wide: bool) -> Vec<String> {
+    let parts = sum.breakdown.unwrap_or_default();
+    let waste = waste(&parts);
+    // Of equal amounts the first cause.
+    let most = waste.iter().rev().max_by_key(|(_, amount)| *amount).filter(|(_, amount)| *amount > 0);
+    let percent = |amount: i64| match sum.price_micro_usd_per_hour {
+        price if price > 0 => format!("{} %", (i128::from(amount) * 100 + i128::from(price) / 2) / i128::from(price)),
+        _ => String::new(),
+    };
+    let mut row = vec![
+        sum.group.clone(),
+        sum.machine_count.to_string(),
+        usd(sum.price_micro_usd_per_hour),
+        percent(parts.useful),
+        usd(waste.iter().map(|(_, amount)| amount).sum()),
+        most.map(|(cause, amount)| format!("{} {}", cause.to_lowercase(), percent(*amount))).unwrap_or_default(),
+    ];
+    if is_wide {
+        row.extend(waste.iter().map(|(_, amount)| usd(*amount)));
+    }
+    row
 }
 
 #[cfg(test)]

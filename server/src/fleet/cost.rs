@@ -30,9 +30,7 @@ impl FleetApi {
         });
         for (instance, answer) in join_all(asked).await {
             match answer {
-                Ok(answer) => answer.into_inner().sums.into_iter().for_each(|sum| {
-                    add(&mut sums, sum.group, sum.price_micro_usd_per_hour, sum.machine_count);
-                }),
+                Ok(answer) => answer.into_inner().sums.into_iter().for_each(|sum| add(&mut sums, sum)),
                 Err(_) => unreachable.extend(self.unanswered_of(&instance, only.as_ref())),
             }
         }
@@ -55,30 +53,98 @@ impl FleetApi {
                     v1::CostGroup::InstanceType => node.instance_type.clone(),
                     v1::CostGroup::Zone => node.zone.clone(),
                 };
-                add(&mut sums, key, node.price_micro_usd_per_hour, 1);
+                add(
+                    &mut sums,
+                    v1::CostSum {
+                        group: key,
+                        price_micro_usd_per_hour: node.price_micro_usd_per_hour,
+                        machine_count: 1,
+                        breakdown: node.cost,
+                    },
+                );
             }
         }
         sums
     }
 }
 
-/// Price and machines by group.
-type Sums = BTreeMap<String, (i64, u32)>;
+/// Sums by group.
+type Sums = BTreeMap<String, v1::CostSum>;
 
-fn add(sums: &mut Sums, group: String, price: i64, machines: u32) {
-    let sum = sums.entry(group).or_default();
-    sum.0 += price;
-    sum.1 += machines;
+fn add(sums: &mut Sums, of: v1::CostSum) {
+    let sum = sums.entry(of.group).or_default();
+    sum.price_micro_usd_per_hour += of.price_micro_usd_per_hour;
+    sum.machine_count += of.machine_count;
+    add_breakdown(sum.breakdown.get_or_insert_default(), &of.breakdown.unwrap_or_default());
+}
+
+fn add_breakdown(sum: &mut v1::CostBreakdown, of: &v1::CostBreakdown) {
+    // Without `..`: a part that is not added would be missing from the whole.
+    let v1::CostBreakdown {
+        useful,
+        booting,
+        draining,
+        hold,
+        daemonsets,
+        fragmentation,
+        blocked,
+        no_savings,
+        unexplained,
+    } = sum;
+    *useful += of.useful;
+    *booting += of.booting;
+    *draining += of.draining;
+    *hold += of.hold;
+    *daemonsets += of.daemonsets;
+    *fragmentation += of.fragmentation;
+    *blocked += of.blocked;
+    *no_savings += of.no_savings;
+    *unexplained += of.unexplained;
 }
 
 fn cost(sums: Sums, unreachable: Vec<String>) -> v1::Cost {
-    let (price, machines) = sums.values().fold((0, 0), |(price, machines), sum| (price + sum.0, machines + sum.1));
-    let mut sums: Vec<v1::CostSum> = sums
-        .into_iter()
-        .map(|(group, (price, machine_count))| v1::CostSum { group, price_micro_usd_per_hour: price, machine_count })
-        .collect();
-    sums.sort_by(|one, other| {
+    let mut cost = v1::Cost { unreachable, ..v1::Cost::default() };
+    for (group, mut sum) in sums {
+        cost.price_micro_usd_per_hour += sum.price_micro_usd_per_hour;
+        cost.machine_count += sum.machine_count;
+        add_breakdown(cost.breakdown.get_or_insert_default(), &sum.breakdown.unwrap_or_default());
+        sum.group = group;
+        cost.sums.push(sum);
+    }
+    cost.sums.sort_by(|one, other| {
         (other.price_micro_usd_per_hour, &one.group).cmp(&(one.price_micro_usd_per_hour, &other.group))
     });
-    v1::Cost { sums, price_micro_usd_per_hour: price, machine_count: machines, unreachable }
+    cost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_replicas_add_up_part_by_part() {
+        let parts = |factor: i64| v1::CostBreakdown {
+            useful: factor,
+            booting: 2 * factor,
+            draining: 3 * factor,
+            hold: 4 * factor,
+            daemonsets: 5 * factor,
+            fragmentation: 6 * factor,
+            blocked: 7 * factor,
+            no_savings: 8 * factor,
+            unexplained: 9 * factor,
+        };
+        let sum = |group: &str, factor: i64, machine_count| v1::CostSum {
+            group: group.to_owned(),
+            price_micro_usd_per_hour: 45 * factor,
+            machine_count,
+            breakdown: Some(parts(factor)),
+        };
+        let mut sums = Sums::new();
+        [sum("spot", 10, 2), sum("on-demand", 100, 1), sum("spot", 1, 3)].into_iter().for_each(|of| add(&mut sums, of));
+        let cost = cost(sums, Vec::new());
+        assert_eq!(cost.sums, [sum("on-demand", 100, 1), sum("spot", 11, 5)]);
+        assert_eq!((cost.price_micro_usd_per_hour, cost.machine_count), (45 * 111, 6));
+        assert_eq!(cost.breakdown, Some(parts(111)));
+    }
 }

@@ -6,6 +6,7 @@ use controller::guardrails::view::WaitingRemoval;
 use controller::guardrails::{GuardrailsView, Mode};
 use controller::view::{ClusterView, MachineView, NodeView, PendingPodView, PodOutlook};
 use controller::{Decision, StageKind};
+use cost::{CostCause, CostParts};
 use fleetwright_proto::v1;
 use model::plan::Reason;
 use model::{ClusterName, PoolName, Text, Timestamp};
@@ -160,6 +161,21 @@ pub(crate) fn node(cluster: &ClusterName, node: &NodeView) -> v1::Node {
         memory_allocatable_bytes: node.allocatable.memory_bytes,
         removal_reason: text(machine.and_then(|machine| machine.termination_reason.as_ref())),
         drain_blocked_reason: text(machine.and_then(|machine| machine.blocked.as_ref())),
+        cost: machine.map(|machine| breakdown(&machine.cost)),
+    }
+}
+
+fn breakdown(parts: &CostParts) -> v1::CostBreakdown {
+    v1::CostBreakdown {
+        useful: parts.get(CostCause::Useful),
+        booting: parts.get(CostCause::Booting),
+        draining: parts.get(CostCause::Draining),
+        hold: parts.get(CostCause::Hold),
+        daemonsets: parts.get(CostCause::DaemonSets),
+        fragmentation: parts.get(CostCause::Fragmentation),
+        blocked: parts.get(CostCause::Blocked),
+        no_savings: parts.get(CostCause::NoSavings),
+        unexplained: parts.get(CostCause::Unexplained),
     }
 }
 

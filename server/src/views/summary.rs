@@ -59,10 +59,11 @@ fn removed(decision: &Decision) -> String {
         DecisionReason::Provision | DecisionReason::Hold => "not needed",
     };
     let first = decision.removals.first().map_or("", |removal| removal.node.as_ref());
-    match decision.removals.len() {
-        1 => format!("remove {first}, {why}"),
-        more => format!("remove {}, {why}", count(more, "node")),
-    }
+    let what = match decision.removals.len() {
+        1 => first.to_owned(),
+        more => count(more, "node"),
+    };
+    format!("remove {what}, {why}, at ${} an hour", decision.removed_cost)
 }
 
 /// `1 pod`, `2 pods`.
@@ -83,4 +84,25 @@ fn unplaced(pod: &UnplacedPod) -> String {
     let reason = |reason: &Reason| format!("{}: {}", reason.code.as_str(), reason.message);
     let reasons: Vec<String> = pod.reasons.iter().map(reason).collect();
     format!("{} is unschedulable: {}", pod.pod, reasons.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use controller::{DecisionId, Removal};
+    use model::{MicroUsd, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn what_is_removed_has_its_price() {
+        let removal = |name: &str| Removal { claim: name.into(), node: name.into(), reason: "empty".into() };
+        let decided = |removals: Vec<Removal>| {
+            let new = Decision::new(DecisionId(1), "shop".into(), DecisionReason::Provision, 1, Timestamp::default());
+            Decision { removed_cost: MicroUsd(32_100 * removals.len() as i64), removals, ..new }
+        };
+        assert_eq!(summary(&decided(vec![removal("a")])), "remove a, not needed, at $0.0321 an hour");
+        let both = decided(vec![removal("a"), removal("b")]);
+        assert_eq!(summary(&both), "remove 2 nodes, not needed, at $0.0642 an hour");
+        assert_eq!(summary(&decided(Vec::new())), "change nothing");
+    }
 }

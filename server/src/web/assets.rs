@@ -17,8 +17,8 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
 /// Addresses of views, which `page/main.js` tells apart.
-const VIEWS: [&str; 6] =
-    ["/", "/clusters", "/clusters/{cluster}", "/clusters/{cluster}/nodes/{node}", "/decisions", "/capacity"];
+const VIEWS: [&str; 7] =
+    ["/", "/clusters", "/clusters/{cluster}", "/clusters/{cluster}/nodes/{node}", "/decisions", "/capacity", "/cost"];
 
 /// A file of the page below `/assets`.
 type Asset = (&'static str, &'static str, &'static str);
@@ -29,7 +29,7 @@ macro_rules! assets {
     };
 }
 
-const ASSETS: [Asset; 16] = assets![
+const ASSETS: [Asset; 17] = assets![
     "style.css" STYLE,
     "main.js" SCRIPT,
     "html.js" SCRIPT,
@@ -41,6 +41,7 @@ const ASSETS: [Asset; 16] = assets![
     "parts.js" SCRIPT,
     "fleet_views.js" SCRIPT,
     "cluster_views.js" SCRIPT,
+    "cost_views.js" SCRIPT,
     "vendor/preact.mjs" SCRIPT,
     "vendor/htm.mjs" SCRIPT,
     "vendor/preact.LICENSE" TEXT,
@@ -154,7 +155,9 @@ mod tests {
     #[tokio::test]
     async fn every_view_has_an_address_with_the_same_document_under_the_policy() {
         use tower::ServiceExt;
-        for address in ["/", "/clusters", "/clusters/shop", "/clusters/shop/nodes/a", "/decisions", "/capacity"] {
+        for address in
+            ["/", "/clusters", "/clusters/shop", "/clusters/shop/nodes/a", "/decisions", "/capacity", "/cost"]
+        {
             let request = http::Request::get(address).body(axum::body::Body::empty()).expect("a request");
             let response = router().oneshot(request).await.expect("an answer");
             assert_eq!(response.headers()[header::CONTENT_SECURITY_POLICY], CONTENT_SECURITY_POLICY, "{address}");

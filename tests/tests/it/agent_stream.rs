@@ -1,8 +1,10 @@
-//! An agent that says Hello and nothing more.
+//! An agent that says Hello, and shows what a test wants of its cluster.
 
 use fleetwright_proto::v1;
+use fleetwright_proto::v1::change::Change;
 use fleetwright_proto::v1::connect_request::Message;
 use fleetwright_proto::v1::connect_response::Message as Answer;
+use fleetwright_proto::v1::snapshot::Part;
 use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
@@ -12,7 +14,7 @@ use crate::TIMEOUT;
 
 /// A stream of an agent, open until it is dropped.
 pub(crate) struct AgentStream {
-    _requests: tokio::sync::mpsc::Sender<v1::ConnectRequest>,
+    requests: tokio::sync::mpsc::Sender<v1::ConnectRequest>,
     responses: Streaming<v1::ConnectResponse>,
 }
 
@@ -33,7 +35,22 @@ impl AgentStream {
         let mut client = AgentServiceClient::new(channel);
         let opened = client.connect(ReceiverStream::new(outgoing)).await;
         let responses = opened.expect("the server accepts the stream").into_inner();
-        Self { _requests: requests, responses }
+        Self { requests, responses }
+    }
+
+    /// Sends a snapshot with these definitions and records.
+    pub(crate) async fn show(&self, changes: Vec<Change>) {
+        let change_count = changes.len() as u64;
+        let changes = changes.into_iter().map(|change| v1::Change { change: Some(change) }).collect();
+        for part in [
+            Part::Begin(v1::SnapshotBegin::default()),
+            Part::Chunk(v1::SnapshotChunk { changes, index: 0 }),
+            Part::End(v1::SnapshotEnd { chunk_count: 1, change_count }),
+        ] {
+            let snapshot = Message::Snapshot(v1::Snapshot { id: 1, part: Some(part) });
+            let sent = self.requests.send(v1::ConnectRequest { message: Some(snapshot) });
+            sent.await.expect("the stream is open");
+        }
     }
 
     /// The first answer of the server.

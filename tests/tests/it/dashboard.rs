@@ -7,8 +7,12 @@ use std::process::Command;
 use std::time::Instant;
 
 use e2e::{Browser, Program, RunningProcess, TempDir};
+use fleetwright_proto::v1;
+use fleetwright_proto::v1::change::Change;
 use fleetwright_proto::v1::connect_response::Message as Answer;
+use prost::Message;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use tokio::task::block_in_place;
 
 use crate::agent_stream::AgentStream;
@@ -49,6 +53,7 @@ async fn every_view_has_an_address_and_shows_texts_of_clusters_as_texts() {
             ("/no/such/view", &["There is no such view"]),
             ("/clusters/nothing", &["Cluster nothing", "there is no cluster \"nothing\""]),
             ("/decisions", &["Nothing was decided yet."]),
+            ("/cost", &["There are no machines.", "no invoice"]),
             ("/capacity", &[shown, "The cloud refused nothing in the last day.", "No capacity is held."]),
         ] {
             browser.open(&format!("{http}{path}"));
@@ -58,6 +63,71 @@ async fn every_view_has_an_address_and_shows_texts_of_clusters_as_texts() {
         assert_eq!(browser.evaluate("document.querySelectorAll('#page img, #page script').length"), 0);
         let errors: Vec<&String> = browser.errors().iter().filter(|error| !error.contains("404")).collect();
         assert_eq!(errors, Vec::<&String>::new(), "nothing else than unknown names was refused");
+    });
+    drop(agent);
+    assert_eq!(server.stop(TIMEOUT), 0);
+}
+
+fn definition(content: Vec<u8>) -> v1::Definition {
+    v1::Definition { hash: Sha256::digest(&content)[..16].to_vec(), content }
+}
+
+/// An agent may report any names, whatever the API server of its cluster would allow.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_pods_nodes_pools_and_clusters_are_shown_as_texts() {
+    let test = "names_of_pods_nodes_pools_and_clusters_are_shown_as_texts";
+    let Some(mut browser) = block_in_place(|| Browser::start(test)) else { return };
+    const NAME: &str = "<img src=x onerror=\"document.title='taken'\">\u{202e}\u{7}x";
+    let shown = "<img src=x onerror=\"document.title='taken'\">\\u202e\\u0007x";
+    let (server, [grpc, http]) = serve();
+    let refused = AgentStream::open_as(&grpc, NAME, "another").await.answer().await;
+    assert!(refused.is_err(), "no cluster has such a name: {refused:?}");
+    let mut agent = AgentStream::open(&grpc, "shop").await;
+    assert!(matches!(agent.answer().await, Ok(Answer::Welcome(_))));
+    let shape = definition(br#"{"spec":{"containers":[{"resources":{"requests":{"cpu":"500m"}}}]}}"#.to_vec());
+    let labels = definition(v1::LabelSet::default().encode_to_vec());
+    let pod = v1::PodRecord {
+        namespace: "default".to_owned(),
+        name: NAME.to_owned(),
+        uid: NAME.to_owned(),
+        shape: shape.hash.clone().into(),
+        labels: labels.hash.clone().into(),
+        phase: v1::PodPhase::Pending.into(),
+        scheduled_reason: "Unschedulable".to_owned(),
+        ..v1::PodRecord::default()
+    };
+    let node = v1::NodeRecord { name: NAME.to_owned(), uid: NAME.to_owned(), ..v1::NodeRecord::default() };
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": NAME},
+        "spec": {"template": {"spec": {"requirements": [], "nodeClassRef":
+            {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": NAME}}}},
+    });
+    let pool = v1::ManifestRecord {
+        kind: v1::ObjectKind::NodePool.into(),
+        name: NAME.to_owned(),
+        json: pool.to_string().into_bytes(),
+        resource_version: "1".to_owned(),
+    };
+    let records = [Change::Manifest(pool), Change::Node(Box::new(node)), Change::Pod(Box::new(pod))];
+    let definitions = [Change::DefinePodShape(shape), Change::DefineLabelSet(labels)];
+    agent.show(definitions.into_iter().chain(records).collect()).await;
+    block_in_place(|| {
+        browser.open(&format!("{http}/clusters/shop"));
+        let pool = format!("NodePool {shown}");
+        let page = browser.wait_for(&[&format!("default/{shown}"), &pool]);
+        assert!(page.matches(shown).count() >= 3, "pod, NodePool and node: {page}");
+        for path in ["", "clusters", "decisions", "cost"] {
+            browser.open(&format!("{http}/{path}"));
+            browser.wait_for(&["as of"]);
+            assert_eq!(browser.evaluate("document.querySelectorAll('#page img, #page script').length"), 0, "{path}");
+            assert_ne!(browser.evaluate("document.title"), "taken", "{path}");
+        }
+        // A link of a colleague, with such names in its address.
+        for path in ["clusters/%3Cimg%20src%3Dx%3E%E2%80%AE", "clusters/shop/nodes/%3Cimg%20src%3Dx%3E%E2%80%AE"] {
+            browser.open(&format!("{http}/{path}"));
+            browser.wait_for(&["<img src=x>\\u202e", "It cannot be read"]);
+            assert_eq!(browser.evaluate("document.querySelectorAll('#page img').length"), 0, "{path}");
+        }
     });
     drop(agent);
     assert_eq!(server.stop(TIMEOUT), 0);
@@ -124,6 +194,7 @@ async fn no_view_violates_a_rule_of_accessibility() {
             ("node", "/clusters/blue/nodes/unknown", "It cannot be read"),
             ("decisions", "/decisions", "why (decision"),
             ("capacity", "/capacity", "Refused offerings"),
+            ("cost", "/cost?by=pool", "Useful"),
         ] {
             look(&mut browser, &axe, (name, &format!("{http}{path}"), words), "0");
         }

@@ -85,7 +85,7 @@ impl ClusterState {
     }
 
     /// Name of the Node of a target, or of the NodeClaim while there is no Node.
-    pub(super) fn name_of_target(&self, target: &Target) -> NodeName {
+    pub(crate) fn name_of_target(&self, target: &Target) -> NodeName {
         match target {
             Target::Claim(claim) => {
                 self.node_of_claim(claim).map_or_else(|| NodeName::from(claim.as_text()), |node| node.name.clone())

@@ -17,8 +17,8 @@ use crate::guardrails::Guard;
 use crate::guardrails::shadow::ShadowInput;
 use crate::nodeclaim::{DrainTerms, TerminationReason};
 use crate::{Decision, DecisionId, DecisionReason, Effect, Removal};
-use model::ClaimName;
 use model::removal::RemovalReason;
+use model::{ClaimName, MicroUsd};
 
 impl ClusterController {
     /// Runs the methods when a pass is due, and decides the removals that they propose.
@@ -66,7 +66,9 @@ impl ClusterController {
         }
         let moving = removals.iter().filter(|_| method.reason() == CONSOLIDATION);
         let moves = moving.map(|removal| self.state.moves_of(&removal.claim, ctx.now)).collect();
-        let decision = Decision { removals, moves, removal_record: basis, ..self.new_decision(reason, ctx) };
+        let removed_cost = MicroUsd(removals.iter().map(|removal| self.price_of(&removal.claim).0).sum());
+        let decision =
+            Decision { removals, moves, removed_cost, removal_record: basis, ..self.new_decision(reason, ctx) };
         let begun = if reason.is_urgent() { decision.removals.clone() } else { Vec::new() };
         self.record_decision(decision, ctx);
         for removal in &begun {

@@ -2,6 +2,7 @@
 //! property under test.
 
 mod consolidation;
+mod cost;
 mod drains;
 mod drift;
 mod expiration;

@@ -47,6 +47,7 @@ fn machine(claim: &str, stage: StageKind) -> MachineView {
         }),
         termination_reason: stage.is_terminating().then(|| "not needed".into()),
         blocked: None,
+        cost: Default::default(),
     }
 }
 

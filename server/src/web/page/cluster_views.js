@@ -1,42 +1,45 @@
 // Views of a cluster and of a node of it, for those who own them.
 
 import { age, dollars, idOf, number, visible, word } from "./format.js";
+import { CostBar, CostParts } from "./cost_views.js";
 import { FreezeForm } from "./freezes.js";
 import { html } from "./html.js";
-import { clusterPath, Decisions, Name, Problems, ReadAt } from "./parts.js";
+import { clusterPath, Decisions, Name, Problems, ReadAt, Wide } from "./parts.js";
 
 const NODES_SHOWN = 500;
 const BOX = 120;
 
 const shareOf = (requested, allocatable) => (Number(allocatable) > 0 ? Number(requested) / Number(allocatable) : null);
 
-// The greater of the requested shares of CPU and memory, and what of the price neither requests.
-function useOf(node) {
+// The greatest requested share of a resource.
+function shareOfRequests(node) {
   const shares = [shareOf(node.cpuRequestedMillis, node.cpuAllocatableMillis), shareOf(node.memoryRequestedBytes, node.memoryAllocatableBytes)];
-  if (shares.includes(null)) return { share: null, waste: null };
-  const share = Math.min(1, Math.max(...shares));
-  return { share, waste: Math.round(Number(node.priceMicroUsdPerHour) * (1 - share)) };
+  return shares.includes(null) ? null : Math.min(1, Math.max(...shares));
 }
+
+const wasteOf = (node) => Number(node.priceMicroUsdPerHour) - Number(node.cost?.useful ?? 0);
 
 const nodePath = (node) => `${clusterPath(node.name.split("/").slice(0, 2).join("/"))}/nodes/${encodeURIComponent(idOf(node.name))}`;
 
 // A node as a box that is filled by what its pods request.
 function NodeBox({ node }) {
-  const { share, waste } = useOf(node);
+  const share = shareOfRequests(node);
   const stage = word(node.stage, "NODE_STAGE_");
   const kind = stage === "ready" ? "good" : stage === "not ready" ? "bad" : "busy";
   const percent = share === null ? "no share known" : `${Math.round(share * 100)} % requested`;
   return html`<li class="node"><a href=${nodePath(node)}>
-    <svg viewBox="0 0 ${BOX} 14" width=${BOX} height="14" role="img" aria-label=${percent}>
-      <rect class="box" x="0.5" y="0.5" width=${BOX - 1} height="13" />
-      <rect class="fill" x="0.5" y="0.5" width=${(BOX - 1) * (share ?? 0)} height="13" />
-    </svg>
+    ${node.cost && Number(node.priceMicroUsdPerHour) > 0
+      ? html`<${CostBar} breakdown=${node.cost} price=${node.priceMicroUsdPerHour} />`
+      : html`<svg viewBox="0 0 ${BOX} 14" width=${BOX} height="14" role="img" aria-label=${percent}>
+        <rect class="box" x="0.5" y="0.5" width=${BOX - 1} height="13" />
+        <rect class="fill" x="0.5" y="0.5" width=${(BOX - 1) * (share ?? 0)} height="13" />
+      </svg>`}
     <span><${Name} text=${idOf(node.name)} /></span></a>
     <span class=${kind}>${stage}</span>
     <span class="soft">${visible(node.instanceType)}, ${visible(node.zone)}, ${visible(node.capacityType)}</span>
     <span>${number(node.podCount, "pod")}, ${percent}</span>
     ${node.nodeClaim
-      ? html`<span>${dollars(node.priceMicroUsdPerHour)} an hour${waste === null ? "" : `, ${dollars(waste)} of it wasted`}</span>`
+      ? html`<span>${dollars(node.priceMicroUsdPerHour)} an hour, ${dollars(wasteOf(node))} of it wasted</span>`
       : html`<span class="soft">of another manager</span>`}
     ${node.removalReason && html`<span class="busy">leaves: <${Name} text=${node.removalReason} /></span>`}
     ${node.drainBlockedReason && html`<span class="bad">its drain waits: <${Name} text=${node.drainBlockedReason} /></span>`}
@@ -94,6 +97,8 @@ export function NodeView({ queries, ids: [cluster, node] }) {
     <p>of <a href=${clusterPath(`clusters/${cluster}`)}>cluster <${Name} text=${cluster} /></a></p>
     <${ReadAt} source=${row} />
     ${row.value && html`<ul class="nodes"><${NodeBox} node=${row.value} /></ul>`}
+    ${row.value?.cost && html`<section><h2>What its price is spent on</h2><${Wide} label="What its price is spent on">
+      <${CostParts} breakdown=${row.value.cost} price=${row.value.priceMicroUsdPerHour} /><//></section>`}
     <section><h2>Why it is there</h2><${Explanation} query=${why} /></section>`;
 }
 

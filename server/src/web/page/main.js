@@ -7,6 +7,7 @@ import { Session } from "./session.js";
 import { SignIn, SignedIn } from "./sign_in.js";
 import { CapacityView, ClustersView, DecisionsView, ProblemsView } from "./fleet_views.js";
 import { ClusterView, NodeView } from "./cluster_views.js";
+import { CostView } from "./cost_views.js";
 
 // Address, view, and the title of the address's ids.
 const ROUTES = [
@@ -16,9 +17,10 @@ const ROUTES = [
   [/^\/clusters\/([^/]+)\/nodes\/([^/]+)$/, NodeView, ([, node]) => `Node ${node}`],
   [/^\/decisions$/, DecisionsView, () => "Decisions"],
   [/^\/capacity$/, CapacityView, () => "Capacity"],
+  [/^\/cost$/, CostView, () => "Cost"],
 ];
 
-const NAVIGATION = [["/", "Problems"], ["/clusters", "Clusters"], ["/decisions", "Decisions"], ["/capacity", "Capacity"]];
+const NAVIGATION = [["/", "Problems"], ["/clusters", "Clusters"], ["/decisions", "Decisions"], ["/capacity", "Capacity"], ["/cost", "Cost"]];
 
 const DRAW_MS = 250;
 

@@ -90,9 +90,13 @@ export class Session {
   }
 
   async signOut() {
-    await this.fetch("/session", { method: "DELETE" });
-    localStorage.removeItem(KEY);
-    location.assign("/");
+    try {
+      await this.fetch("/session", { method: "DELETE" });
+    } finally {
+      // Without its key the session is of no use, also where the server does not answer.
+      localStorage.removeItem(KEY);
+      location.assign("/");
+    }
   }
 
   // Whether the server would allow a request that needs this scope.
