@@ -19,6 +19,7 @@ mod explanations;
 pub(crate) mod lists;
 mod operations;
 mod positions;
+mod problem_groups;
 mod problem_lists;
 mod problems;
 pub(crate) mod replica_clients;

@@ -31,6 +31,10 @@ const MAX_AGE: Duration = Duration::from_secs(5);
 /// Maximum number of sessions in memory; above it they are read again.
 const CACHED_SESSIONS: usize = 10_000;
 
+/// Maximum number of ids in a second that this replica asks the store about for the first time: anybody may send any cookie,
+/// and the store has more important readers.
+const NEW_IDS_PER_SECOND: u32 = 50;
+
 const ENDED: &str = "the session has ended; sign in again";
 
 /// SHA-256.
@@ -96,8 +100,42 @@ pub(crate) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
 #[derive(Debug)]
 pub(crate) struct BrowserSessions {
     store: Arc<dyn BrowserSessionStore>,
-    recent: Mutex<BTreeMap<Sha256Digest, (BrowserSession, Instant)>>,
+    recent: Mutex<RecentSessions>,
 }
+
+#[derive(Debug, Default)]
+struct RecentSessions {
+    /// With the time at which each was read.
+    by_id: BTreeMap<Sha256Digest, (BrowserSession, Instant)>,
+    /// The second in which ids were asked about for the first time, and how many.
+    new_ids: Option<(Instant, u32)>,
+}
+
+impl RecentSessions {
+    fn fresh(&self, id: &Sha256Digest, now: Instant) -> Option<BrowserSession> {
+        let (session, read) = self.by_id.get(id)?;
+        (now.duration_since(*read) < MAX_AGE).then(|| session.clone())
+    }
+
+    /// Whether the store may be asked about this id now. A session that is known here is never kept waiting by unknown ones.
+    fn admits(&mut self, id: &Sha256Digest, now: Instant) -> bool {
+        if self.by_id.contains_key(id) {
+            return true;
+        }
+        let (since, count) = self.new_ids.filter(|(since, _)| now.duration_since(*since) < SECOND).unwrap_or((now, 0));
+        self.new_ids = Some((since, count.saturating_add(1)));
+        count < NEW_IDS_PER_SECOND
+    }
+
+    fn keep(&mut self, session: BrowserSession, now: Instant) {
+        if self.by_id.len() >= CACHED_SESSIONS {
+            self.by_id.clear();
+        }
+        self.by_id.insert(session.id_sha256, (session, now));
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Cookie and key of a new session. Both are secret.
 pub(crate) struct SessionSecrets {
@@ -119,7 +157,9 @@ impl BrowserSessions {
     ) -> Result<SessionSecrets, AuthError> {
         let secrets = SessionSecrets { id: super::token::random()?, key: super::token::random()? };
         let (id_sha256, key_sha256) = (digest(&secrets.id), digest(&secrets.key));
-        self.store.create(&BrowserSession { id_sha256, key_sha256, client, credential, expires_ms }).await?;
+        let session = BrowserSession { id_sha256, key_sha256, client, credential, expires_ms };
+        self.store.create(&session).await?;
+        self.recent().keep(session, Instant::now());
         Ok(secrets)
     }
 
@@ -142,33 +182,61 @@ impl BrowserSessions {
     /// Ends a session at all replicas.
     pub(crate) async fn end(&self, session: &BrowserSession) -> Result<(), AuthError> {
         self.store.delete(&session.id_sha256).await?;
-        self.recent().remove(&session.id_sha256);
+        self.recent().by_id.remove(&session.id_sha256);
         Ok(())
     }
 
     async fn read(&self, id: Sha256Digest) -> Result<Option<BrowserSession>, AuthError> {
-        if let Some((session, read)) = self.recent().get(&id)
-            && read.elapsed() < MAX_AGE
-        {
-            return Ok(Some(session.clone()));
+        let now = Instant::now();
+        let (fresh, is_admitted) = {
+            let mut recent = self.recent();
+            (recent.fresh(&id, now), recent.admits(&id, now))
+        };
+        if fresh.is_some() {
+            return Ok(fresh);
+        }
+        if !is_admitted {
+            return Err(AuthError("too many unknown sessions are presented; try again in a second".to_owned()));
         }
         let found = self.store.find(&id).await?;
         let mut recent = self.recent();
-        if recent.len() >= CACHED_SESSIONS {
-            recent.clear();
-        }
         match &found {
-            Some(session) => recent.insert(id, (session.clone(), Instant::now())),
-            None => recent.remove(&id),
-        };
+            Some(session) => recent.keep(session.clone(), now),
+            None => drop(recent.by_id.remove(&id)),
+        }
         Ok(found)
     }
 
-    fn recent(&self) -> MutexGuard<'_, BTreeMap<Sha256Digest, (BrowserSession, Instant)>> {
+    fn recent(&self) -> MutexGuard<'_, RecentSessions> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn digest(secret: &str) -> Sha256Digest {
     Sha256::digest(secret).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(id: u8) -> BrowserSession {
+        let (id_sha256, key_sha256) = ([id; 32], [0; 32]);
+        BrowserSession { id_sha256, key_sha256, client: String::new(), credential: String::new(), expires_ms: 0 }
+    }
+
+    #[test]
+    fn unknown_cookies_ask_the_store_for_a_limited_number_of_times_and_delay_no_known_session() {
+        let (mut recent, start) = (RecentSessions::default(), Instant::now());
+        recent.keep(session(255), start);
+        let admitted = (0..200).filter(|id| recent.admits(&[*id; 32], start)).count();
+        assert_eq!(admitted, 50);
+        let later = start + MAX_AGE - Duration::from_millis(1);
+        assert!(recent.admits(&[255; 32], start) && recent.fresh(&[255; 32], later).is_some());
+        assert!(!recent.admits(&[7; 32], start + Duration::from_millis(999)));
+        assert!(recent.admits(&[7; 32], start + Duration::from_secs(1)), "another second");
+        // It is read again, and still known.
+        let old = start + MAX_AGE;
+        assert!(recent.fresh(&[255; 32], old).is_none() && recent.admits(&[255; 32], old));
+    }
 }

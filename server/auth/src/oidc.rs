@@ -4,7 +4,8 @@
 //! What the return must match is in a cookie of its own, for ten minutes, because the return is a navigation from another site:
 //! the state (RFC 6749, section 10.12), the nonce of the token (OpenID Connect Core, section 3.1.2.1), and the code verifier.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -26,7 +27,10 @@ pub(crate) const RETURN_PATH: &str = "/session/oidc/return";
 /// Maximum number of requests to the identity provider in progress: anybody may begin a sign-in.
 const MAX_CONCURRENT_REQUESTS: usize = 8;
 
-#[derive(Debug, Deserialize)]
+/// Maximum age of the endpoints of an identity provider.
+const MAX_AGE: Duration = Duration::from_mins(10);
+
+#[derive(Debug, Clone, Deserialize)]
 struct Endpoints {
     issuer: String,
     authorization_endpoint: String,
@@ -94,11 +98,15 @@ fn is_own_path(path: &str) -> bool {
 
 /// Requests to identity providers.
 #[derive(Debug)]
-pub(crate) struct OidcClient(Arc<Semaphore>);
+pub(crate) struct OidcClient {
+    requests: Arc<Semaphore>,
+    /// Of the issuer that was asked last, with the time: anybody may begin a sign-in, and nobody makes the server ask each time.
+    known: Mutex<Option<(Endpoints, Instant)>>,
+}
 
 impl Default for OidcClient {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)))
+        Self { requests: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)), known: Mutex::default() }
     }
 }
 
@@ -113,7 +121,7 @@ impl OidcClient {
         pending: &PendingSignIn,
     ) -> Result<String, AuthError> {
         let (redirect, client_id) = (with.redirect_uri(), with.client_id.clone());
-        let endpoints = self.blocking(move || with.endpoints(&with.client()?)).await?;
+        let endpoints = self.endpoints(with).await?;
         let query = [
             ("response_type", "code"),
             ("scope", "openid"),
@@ -140,9 +148,9 @@ impl OidcClient {
         pending: PendingSignIn,
         code: String,
     ) -> Result<String, AuthError> {
+        let endpoints = self.endpoints(with.clone()).await?;
         self.blocking(move || {
             let client = with.client()?;
-            let endpoints = with.endpoints(&client)?;
             let redirect = with.redirect_uri();
             let mut form = vec![
                 ("grant_type", "authorization_code"),
@@ -162,11 +170,28 @@ impl OidcClient {
         .await
     }
 
+    async fn endpoints(&self, with: OidcSignIn) -> Result<Endpoints, AuthError> {
+        let known = self.known().clone();
+        if let Some((endpoints, asked)) = known
+            && endpoints.issuer == with.issuer
+            && asked.elapsed() < MAX_AGE
+        {
+            return Ok(endpoints);
+        }
+        let endpoints = self.blocking(move || with.endpoints(&with.client()?)).await?;
+        *self.known() = Some((endpoints.clone(), Instant::now()));
+        Ok(endpoints)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<(Endpoints, Instant)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn blocking<T: Send + 'static>(
         &self,
         request: impl FnOnce() -> Result<T, AuthError> + Send + 'static,
     ) -> Result<T, AuthError> {
-        let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.requests).try_acquire_owned() else {
             return Err(AuthError("too many sign-ins at one time; try again".to_owned()));
         };
         let task = tokio::task::spawn_blocking(move || {

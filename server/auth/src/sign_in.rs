@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::extract::{DefaultBodyLimit, Query, Request, State};
+use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -44,7 +44,6 @@ pub fn router(authorizer: Arc<Authorizer>) -> Router {
         .route("/session", get(status).post(create).delete(end))
         .route("/session/oidc", get(begin_oidc))
         .route(RETURN_PATH, get(finish_oidc))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(SignIn { authorizer, oidc: Arc::default() })
 }
 

@@ -13,6 +13,7 @@ use tonic::Status;
 use super::api::FleetApi;
 use super::collections::{Pods, Pools};
 use super::lists::invalid;
+use super::problem_groups::grouped;
 use super::problems::{Facts, PATIENCE_MS, problems};
 use super::shared_answers::FoundProblems;
 use super::{resource_names as names, schemas};
@@ -40,13 +41,16 @@ impl FleetApi {
         let now_ms = clock::now().as_millis();
         let find = async {
             let (facts, unreachable) = self.facts(only.as_ref(), now_ms).await?;
-            Ok(FoundProblems { problems: problems(&facts, now_ms), unreachable })
+            let problems = problems(&facts, now_ms);
+            Ok(FoundProblems { grouped: grouped(&problems), problems, unreachable })
         };
         let found = match only {
             Some(_) => Arc::new(find.await?),
             None => self.shared_answers.problems.get_or_find(find).await?,
         };
-        let selected = query.select(&found.problems).into_iter().cloned().collect();
+        let is_whole = only.is_none() && request.filter.is_empty();
+        let rows = if is_whole { &found.grouped } else { &found.problems };
+        let selected = query.select(rows).into_iter().cloned().collect();
         let page = query.merge(vec![selected], |_, _| Ordering::Equal);
         let unreachable = found.unreachable.clone();
         Ok(v1::ListProblemsResponse { problems: page.rows, next_page_token: page.next_page_token, unreachable })

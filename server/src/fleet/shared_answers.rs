@@ -25,6 +25,8 @@ pub(crate) struct SharedAnswers {
 /// Problems, and names of the clusters that are missing.
 pub(super) struct FoundProblems {
     pub(super) problems: Vec<v1::Problem>,
+    /// With one row for the same problem of many clusters.
+    pub(super) grouped: Vec<v1::Problem>,
     pub(super) unreachable: Vec<String>,
 }
 
@@ -67,7 +69,11 @@ mod tests {
             shared.get_or_find(async {
                 count.set(count.get() + 1);
                 tokio::time::sleep(Duration::from_millis(100)).await;
-                Ok(FoundProblems { problems: Vec::new(), unreachable: vec![count.get().to_string()] })
+                Ok(FoundProblems {
+                    problems: Vec::new(),
+                    grouped: Vec::new(),
+                    unreachable: vec![count.get().to_string()],
+                })
             })
         };
         let (one, other) = futures::try_join!(ask(), ask()).unwrap();

@@ -179,8 +179,9 @@ async fn a_session_has_the_scope_that_the_trust_file_gives_now_and_ends_with_its
 #[tokio::test]
 async fn an_expired_session_is_refused() {
     let store: Arc<Table> = Arc::default();
-    let replica = Replica::new("sign-in-expired", &store);
-    let (cookie, key) = replica.sign_in().await;
+    let (cookie, key) = Replica::new("sign-in-expired", &store).sign_in().await;
+    // Another replica reads it as it is stored.
+    let replica = Replica::new("sign-in-expired-elsewhere", &store);
     store.0.lock().unwrap().values_mut().for_each(|session| session.expires_ms = 1_000_000);
     assert_eq!(replica.read(&cookie, &key).await, StatusCode::UNAUTHORIZED);
 }
