@@ -22,6 +22,8 @@ const MAX_BYTES: usize = 1024 * 1024;
 
 struct Entry {
     descriptor: MessageDescriptor,
+    /// Every dashboard asks for the same fields.
+    mask: Option<FieldMask>,
     message: Bytes,
     json: Bytes,
 }
@@ -33,7 +35,7 @@ pub(crate) struct JsonCache {
 }
 
 impl JsonCache {
-    /// The canonical JSON of an encoded message. With a mask, which few clients share, it is not kept.
+    /// The canonical JSON of an encoded message, or of the fields that a mask names.
     ///
     /// # Errors
     /// `INTERNAL` if the bytes are no message of this type, or it has no JSON.
@@ -43,20 +45,22 @@ impl JsonCache {
         message: Bytes,
         mask: Option<&FieldMask>,
     ) -> Result<Bytes, Status> {
-        if mask.is_some() || !(MIN_BYTES..=MAX_BYTES).contains(&message.len()) {
+        if !(MIN_BYTES..=MAX_BYTES).contains(&message.len()) {
             return print(descriptor, message, mask);
         }
         // Held while the message is printed: others that wait for the same one would print it too.
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = entries.iter().find(|entry| entry.message == message && entry.descriptor == *descriptor);
-        if let Some(entry) = known {
+        let is_same =
+            |entry: &&Entry| entry.message == message && entry.mask.as_ref() == mask && entry.descriptor == *descriptor;
+        if let Some(entry) = entries.iter().find(is_same) {
             return Ok(entry.json.clone());
         }
-        let json = print(descriptor, message.clone(), None)?;
+        let json = print(descriptor, message.clone(), mask)?;
         if entries.len() == MESSAGES {
             entries.pop_front();
         }
-        entries.push_back(Entry { descriptor: descriptor.clone(), message, json: json.clone() });
+        let mask = mask.cloned();
+        entries.push_back(Entry { descriptor: descriptor.clone(), mask, message, json: json.clone() });
         Ok(json)
     }
 }

@@ -67,6 +67,21 @@ fn table((load, figures, took): &Ran) -> String {
         figures.cost_per_day,
         figures.bound_per_day.map(|bound| format!(", the lower bound is ${bound}")).unwrap_or_default(),
     );
+    let charged = figures.charged.total();
+    let shares = figures
+        .charged
+        .iter()
+        .filter(|(_, amount)| *amount > 0)
+        .map(|(cause, amount)| format!("{} {:.1} %", cause.as_str(), amount as f64 * 100.0 / charged as f64));
+    let shares: Vec<String> = shares.collect();
+    // Writing to a String cannot fail.
+    let _always = writeln!(
+        text,
+        "  ${} charged, ${} billed; spent on {}",
+        figures.charged_in_all(),
+        figures.billed,
+        shares.join(", ")
+    );
     for (pool, longest) in &figures.drifted_for {
         // Writing to a String cannot fail.
         let _always =
@@ -95,6 +110,10 @@ fn document((load, figures, took): &Ran) -> Value {
         "mostMovesOfAPodInADay": figures.most_moves_in_a_day,
         "lowerBoundUsdPerDay": figures.bound_per_day.map(|bound| bound.0 as f64 / 1e6),
         "usdPerDay": figures.cost_per_day.0 as f64 / 1e6,
+        "chargedUsd": figures.charged.total() as f64 / 1e6,
+        "billedUsd": figures.billed.0 as f64 / 1e6,
+        "spentOnUsd": figures.charged.iter().map(|(cause, amount)| (cause.as_str().to_owned(), json!(amount as f64 / 1e6)))
+            .collect::<serde_json::Map<_, _>>(),
         "replaced": figures.replaced,
         "drifted": drifted,
         "exceeded": figures.exceeded(*load),

@@ -4,6 +4,7 @@
 //! Each load has bounds ([`LongRunReport::exceeded`]), by the ledgers of cloud and cluster. The invariants of every step hold
 //! as well.
 
+mod costs;
 mod load_bound;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,9 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::ValueEnum;
 use cloud::simulated::FaultProfile;
 use controller::cluster::PoolRecord;
+use cost::CostParts;
 use futures::future::FutureExt;
 use model::{ClaimName, MicroUsd, Millis, PoolName, Resources, Timestamp};
 
+use self::costs::Costs;
 use super::disruption_runs::Permission;
 use super::fault::{Fault, TimedFault};
 use super::guard::Guard;
@@ -41,6 +44,8 @@ const SAMPLE: Millis = Millis::from_mins(1);
 const DRIFT_BOUND: Millis = Millis::from_hours(1);
 /// The same for a NodePool with a window of an hour each day: the next window, and the hour.
 const WINDOW_BOUND: Millis = Millis::from_hours(25);
+/// What is charged and what is billed differ by at most this part: a thousandth.
+const BILL_TOLERANCE: u64 = 1_000;
 /// At night there are at most so many machines, in percent of those by day. The load falls to 30 %.
 const NIGHT_PERCENT: usize = 60;
 
@@ -85,6 +90,10 @@ pub struct LongRunReport {
     pub cost_per_day: MicroUsd,
     /// The lower bound on the cost of a day if the machines were launched anew with each change; of the daily load.
     pub bound_per_day: Option<MicroUsd>,
+    /// What the machines cost by the observations of the server, and what it was spent on.
+    pub charged: CostParts,
+    /// What they cost by the ledger of the cloud.
+    pub billed: MicroUsd,
     /// Drifted nodes that are gone.
     pub replaced: usize,
     /// Longest time from a change of the template to the end of a node, by NodePool.
@@ -99,6 +108,7 @@ impl LongRun {
         let mut simulation = Simulation::new(self.setup(), false);
         let end = Timestamp::from_millis(self.end_ms());
         let (mut watch, mut pruned) = (Watch::default(), Timestamp::default());
+        let mut costs = Costs::default();
         while let Some(next) = simulation.next_moment().filter(|next| *next <= end) {
             simulation.step_at(next);
             let now = simulation.events.now();
@@ -115,11 +125,15 @@ impl LongRun {
                 // A server does the same.
                 let _pruned = simulation.events.environment.store().prune(&Retention::default()).now_or_never();
             }
+            costs.observe(&simulation, now);
             if watch.sampled.is_none_or(|at| now.duration_since(at) >= SAMPLE) {
                 watch.sample(&simulation, now);
             }
         }
-        LongRunReport { bound_per_day: self.bound_per_day(), ..watch.figures(&simulation) }
+        let mut report = LongRunReport { bound_per_day: self.bound_per_day(), ..watch.figures(&simulation) };
+        report.charged = costs.charged();
+        report.violations.extend(costs.violation());
+        report
     }
 
     fn bound_per_day(self) -> Option<MicroUsd> {
@@ -265,6 +279,8 @@ impl Watch {
             most_moves_in_a_day: late().map(|(_, of_day)| *of_day).max().unwrap_or(0),
             bound_per_day: None,
             cost_per_day: per_day(spent, ran),
+            charged: CostParts::default(),
+            billed: spent,
             replaced: self.replaced,
             drifted_for: self.drifted_for,
             violations: simulation.violations.iter().map(ToString::to_string).collect(),
@@ -278,10 +294,21 @@ fn per_day(spent: MicroUsd, ran: Timestamp) -> MicroUsd {
 }
 
 impl LongRunReport {
+    /// What the machines cost by the observations of the server.
+    #[must_use]
+    pub fn charged_in_all(&self) -> MicroUsd {
+        MicroUsd(self.charged.total())
+    }
+
     /// The bounds of `load` that are exceeded, and the violated invariants, one sentence each.
     #[must_use]
     pub fn exceeded(&self, load: Load) -> Vec<String> {
         let mut exceeded = self.violations.clone();
+        let (charged, billed) = (self.charged.total(), self.billed.0);
+        if charged.abs_diff(billed) > billed.unsigned_abs() / BILL_TOLERANCE {
+            let (charged, billed) = (self.charged_in_all(), self.billed);
+            exceeded.push(format!("${charged} are charged and ${billed} billed: they differ by more than 0.1 %"));
+        }
         match load {
             Load::Steady if self.moves_after_first_hour > 0 => {
                 exceeded.push(format!("{} moves after the first hour of a steady load", self.moves_after_first_hour));

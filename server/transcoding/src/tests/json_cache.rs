@@ -1,3 +1,4 @@
+use field_mask::FieldMask;
 use prost::Message;
 use prost::bytes::Bytes;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, Value};
@@ -39,4 +40,17 @@ fn equal_bytes_of_another_type_are_another_message() {
     let as_node = cache.print(&node, bytes.clone(), None).expect("a node has JSON");
     let as_request = cache.print(&other, bytes, None).expect("a request has JSON");
     assert!(as_node.len() > as_request.len(), "a node has more fields");
+}
+
+#[test]
+fn an_equal_message_with_the_same_mask_is_not_printed_again() {
+    let pool = DescriptorPool::decode(descriptor_set("test.proto").as_slice()).expect("a descriptor set");
+    let (node, cache) = (descriptor(&pool, "Node"), JsonCache::default());
+    let mask = |fields| FieldMask::parse(fields, &node).expect("fields of a node").expect("not all of them");
+    let print = |mask: Option<&FieldMask>| cache.print(&node, named(&node, 2_000), mask).expect("a node has JSON");
+    let (whole, name) = (print(None), print(Some(&mask("name"))));
+    assert!(whole.len() > name.len() && name.ends_with(b"nnn\"}"), "a node has more fields");
+    assert_eq!(print(Some(&mask("name"))).as_ptr(), name.as_ptr());
+    assert_eq!(&print(Some(&mask("zones")))[..], b"{\"zones\":[]}");
+    assert_eq!(print(None).as_ptr(), whole.as_ptr());
 }

@@ -1,5 +1,8 @@
 //! The short form of long runs without faults.
 
+use cost::{CostCause, CostParts};
+use model::MicroUsd;
+
 use crate::deterministic::guard::Guard;
 use crate::deterministic::long_run::{Load, LongRun, LongRunReport};
 
@@ -57,4 +60,18 @@ fn sabotage_without_drift_no_node_is_replaced_and_the_bounds_are_exceeded() {
     let exceeded = figures.exceeded(Load::Drift);
     assert_eq!(exceeded[0], "no drifted node was replaced");
     assert_eq!(exceeded.len(), 3, "and both NodePools exceed their bound: {exceeded:?}");
+}
+
+#[test]
+fn a_ledger_that_differs_from_the_bill_by_more_than_a_thousandth_exceeds_the_bounds() {
+    let charged = |amount| LongRunReport {
+        charged: CostParts::of(CostCause::Useful, amount),
+        billed: MicroUsd(1_000_000),
+        ..LongRunReport::default()
+    };
+    for amount in [999_000, 1_000_000, 1_001_000] {
+        assert_eq!(charged(amount).exceeded(Load::Steady), Vec::<String>::new());
+    }
+    let expected = "$1.0010 are charged and $1.0000 billed: they differ by more than 0.1 %";
+    assert_eq!(charged(1_001_001).exceeded(Load::Steady), [expected]);
 }
