@@ -2,7 +2,7 @@
 //! only scripts of the page can read. A request needs both: a forged request has no key, and a cookie that was copied from a
 //! proxy's log or another port of the host authorizes nothing.
 //!
-//! The store has digests of both, so that whoever reads it cannot act. A session has the scope that the trust file gives its
+//! The store has digests of both, so that a reader of the store cannot act. A session has the scope that the trust file gives its
 //! client now: it ends when the entry, or the credential that signed it in, is gone.
 
 use std::collections::BTreeMap;

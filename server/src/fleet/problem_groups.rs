@@ -1,4 +1,4 @@
-//! The same problem of many clusters as one row: whoever is called at night reads causes, not a thousand lines.
+//! The same problem of many clusters as one row: an operator who is called at night reads causes, not a thousand lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,7 @@
 //! what viewers cost the server.
 //!
 //! ```text
-//! cargo run --release -p e2e --bin measure_dashboard -- --viewers 20 --pid 4711 --cluster cluster-0 127.0.0.1:7480
+//! cargo run --release -p e2e --bin measure_dashboard -- --viewers 20 --pid 4711 127.0.0.1:7480
 //! ```
 //!
 //! `fleetwright simulate load --target … --page …` gives a server its clusters. `--pid` is the process whose CPU time is read,
@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use e2e::Browser;
+use e2e::{Browser, cpu_share};
 
 /// How often a view is opened, and the fleet is frozen.
 const REPEATS: usize = 20;
@@ -143,20 +143,6 @@ const CLUSTER_FIELDS: &str = "$fields=clusters.name,clusters.stale,clusters.obse
      clusters.node_count,clusters.machine_count,clusters.pod_count,clusters.pending_pod_count,\
      clusters.price_micro_usd_per_hour,clusters.blocked_reason,deleted,resume_token";
 
-/// Seconds of CPU time of a process in a second.
-fn cpu_share(pid: u32) -> anyhow::Result<f64> {
-    let read = || -> anyhow::Result<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let rest = text.rsplit_once(')').context("no process name in /proc/PID/stat")?.1;
-        let ticks = |index: usize| rest.split_whitespace().nth(index).and_then(|field| field.parse::<f64>().ok());
-        // utime and stime, in hundredths of a second on Linux.
-        Ok((ticks(11).unwrap_or_default() + ticks(12).unwrap_or_default()) / 100.0)
-    };
-    let (begun, before) = (Instant::now(), read()?);
-    thread::sleep(COMPARED);
-    Ok((read()? - before) / begun.elapsed().as_secs_f64())
-}
-
 fn main() -> anyhow::Result<()> {
     let Arguments { viewers, pid, server } = arguments()?;
     let url = format!("http://{server}");
@@ -177,7 +163,7 @@ fn main() -> anyhow::Result<()> {
     show("behind", times.into_iter().flatten().collect(), "s");
     let Some(pid) = pid else { return Ok(()) };
     drop(browser);
-    let alone = cpu_share(pid)?;
+    let alone = cpu_share(pid, COMPARED)?;
     for _ in 0..viewers {
         for (path, every) in POLLED {
             let server = server.clone();
@@ -186,7 +172,7 @@ fn main() -> anyhow::Result<()> {
         let server = server.clone();
         thread::spawn(move || watch(&server).map_err(|error| eprintln!("{error:#}")));
     }
-    let viewed = cpu_share(pid)?;
+    let viewed = cpu_share(pid, COMPARED)?;
     println!(
         "process {pid}: {:.1} % of a processor without viewers, {:.1} % with {viewers}: {:+.1} points",
         alone * 100.0,

@@ -12,6 +12,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use e2e::cpu_share;
 
 /// What is asked for: the first page of each list, a filter, and orders that are not that of the names.
 const LISTS: [&str; 9] = [
@@ -84,22 +85,6 @@ fn measure(server: &str, path: &str, requests: usize) -> anyhow::Result<String> 
     Ok(format!("p50 {:6.1} ms  p99 {:6.1} ms  max {:6.1} ms  {bytes:>8} B", at(50), at(99), at(100)))
 }
 
-/// CPU time of a process so far, in seconds.
-fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let after = text.rsplit_once(')').context("no process name in /proc/PID/stat")?.1;
-    let fields: Vec<&str> = after.split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    // utime and stime, in hundredths of a second on Linux.
-    Ok((ticks(11) + ticks(12)) / 100.0)
-}
-
-fn cpu_share(pid: u32) -> anyhow::Result<f64> {
-    let (begun, before) = (Instant::now(), cpu_seconds(pid)?);
-    std::thread::sleep(COMPARED);
-    Ok((cpu_seconds(pid)? - before) / begun.elapsed().as_secs_f64())
-}
-
 /// Reads a watch of clusters until the process ends.
 fn watch(server: String, token: String) -> anyhow::Result<()> {
     let path = format!("/v1/clusters:watch?minInterval=1s&resumeToken={token}");
@@ -118,14 +103,14 @@ fn main() -> anyhow::Result<()> {
         }
     }
     let (Some(pid), Some(server)) = (pid, servers.last()) else { return Ok(()) };
-    let alone = cpu_share(pid)?;
+    let alone = cpu_share(pid, COMPARED)?;
     let answer = get(server, "/v1/clusters?pageSize=1")?;
     let token = answer.split("\"resumeToken\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
     for _ in 0..watches {
         let (server, token) = (server.clone(), token.to_owned());
         std::thread::spawn(move || watch(server, token).map_err(|error| eprintln!("{error:#}")));
     }
-    let watched = cpu_share(pid)?;
+    let watched = cpu_share(pid, COMPARED)?;
     println!(
         "process {pid}: {:.1} % of a processor without watches, {:.1} % with {watches}: {:+.1} points",
         alone * 100.0,
