@@ -9,6 +9,7 @@
 pub mod backoff;
 pub mod chunk;
 pub mod ledger;
+pub mod spans;
 
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::{connect_request, connect_response, snapshot};
@@ -17,6 +18,7 @@ use crate::intern::Interner;
 use crate::port::{Done, Record};
 use backoff::Backoff;
 use ledger::{Dispatch, Ledger};
+use spans::Spans;
 
 /// Bounds of the heartbeat interval, regardless of the server's request: the upper one limits the
 /// time until the loss of an agent is detected, the lower one the traffic.
@@ -58,6 +60,8 @@ const MAX_CLOCK_SKEW_MS: i64 = 30_000;
 pub enum Output {
     /// Send this message.
     Send(v1::ConnectRequest),
+    /// Send these spans, or drop them while other messages wait.
+    SendSpans(v1::ConnectRequest),
     /// List the cluster and pass the records to [`Link::send_snapshot`].
     TakeSnapshot,
     /// Store this epoch in the cluster before executing later outputs. Close the stream when that
@@ -108,6 +112,7 @@ pub struct Link {
     phase: Phase,
     highest_epoch: u64,
     ledger: Ledger,
+    spans: Spans,
     interner: Interner,
     /// Definitions in the last snapshot.
     definitions_in_snapshot: usize,
@@ -134,6 +139,7 @@ impl Link {
             phase: Phase::Disconnected,
             highest_epoch,
             ledger: Ledger::default(),
+            spans: Spans::default(),
             interner: Interner::new(),
             definitions_in_snapshot: 0,
             snapshot_id: 0,
@@ -208,6 +214,7 @@ impl Link {
         if !self.is_established() {
             return Vec::new();
         }
+        self.spans.observe(&records, now);
         self.interner.clear();
         self.snapshot_id += 1;
         self.sequence = 0;
@@ -227,6 +234,7 @@ impl Link {
         if self.phase != Phase::Streaming {
             return Vec::new();
         }
+        self.spans.observe(&records, now);
         let changes = self.encode_records(records);
         let mut outputs = Vec::new();
         for changes in chunk::split_changes(changes) {
@@ -252,6 +260,7 @@ impl Link {
 
     /// Records the result of an instruction. Without a stream the result is kept for the next one.
     pub fn finish_instruction(&mut self, instruction_id: &str, done: Done, now: i64) -> Vec<Output> {
+        self.spans.finish(instruction_id, &done, now);
         let ack = self.ledger.finish_instruction(instruction_id, done, now);
         match ack {
             Some(ack) if self.is_established() => vec![self.ack_message(ack, now)],
@@ -274,11 +283,19 @@ impl Link {
         if self.is_established() && now.saturating_sub(self.welcome_at) >= MIN_SOLE_MS {
             self.replaced_backoff.reset();
         }
-        if !self.is_established() || now.saturating_sub(self.last_sent_at) < self.heartbeat_ms {
-            return Vec::new();
+        let mut outputs = self.send_spans();
+        if self.is_established() && now.saturating_sub(self.last_sent_at) >= self.heartbeat_ms {
+            let heartbeat = v1::Heartbeat { last_sequence: self.sequence, sent_at_ms: now };
+            outputs.push(Output::Send(self.stamp_message(connect_request::Message::Heartbeat(heartbeat), now)));
         }
-        let heartbeat = v1::Heartbeat { last_sequence: self.sequence, sent_at_ms: now };
-        vec![Output::Send(self.stamp_message(connect_request::Message::Heartbeat(heartbeat), now))]
+        outputs
+    }
+
+    /// Spans that wait. As they may be dropped, they are no sign of life: heartbeats go on.
+    fn send_spans(&mut self) -> Vec<Output> {
+        let message = if self.phase == Phase::Streaming { self.spans.take_message() } else { None };
+        let request = |spans| v1::ConnectRequest { message: Some(connect_request::Message::Spans(spans)) };
+        message.map(|spans| Output::SendSpans(request(spans))).into_iter().collect()
     }
 
     /// Maximum interval between calls of [`tick`](Self::tick), in milliseconds, so that heartbeats
@@ -310,6 +327,7 @@ impl Link {
         let (least, most) = HEARTBEAT_BOUNDS_MS;
         self.heartbeat_ms = i64::from(welcome.heartbeat_interval_ms).clamp(least, most);
         self.phase = Phase::AwaitingSnapshot;
+        self.spans.set_enabled(welcome.traces);
         self.welcome_at = now;
         let mut outputs = self.raise_epoch(welcome.epoch);
         let ahead = now.saturating_sub(welcome.sent_at_ms);
@@ -332,6 +350,7 @@ impl Link {
             Dispatch::Reply(ack) => vec![self.ack_message(ack, now)],
             Dispatch::InProgress => Vec::new(),
             Dispatch::Execute => {
+                self.spans.begin(&instruction, now);
                 let mut outputs = self.raise_epoch(instruction.epoch);
                 outputs.push(Output::Execute(Box::new(instruction)));
                 outputs

@@ -106,25 +106,27 @@ impl Record {
 }
 
 /// The result of an instruction.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Done {
     /// Outcome of the instruction.
     pub outcome: v1::Outcome,
     /// Explanation for the operator; empty on success.
     pub detail: String,
+    /// What happened meanwhile, for the trace.
+    pub events: Vec<v1::AgentSpanEvent>,
 }
 
 impl Done {
     /// The result of an executed instruction.
     #[must_use]
     pub fn ok() -> Self {
-        Self { outcome: v1::Outcome::Done, detail: String::new() }
+        Self { outcome: v1::Outcome::Done, detail: String::new(), events: Vec::new() }
     }
 
     /// The result of an instruction that was not executed.
     #[must_use]
     pub fn failed(outcome: v1::Outcome, detail: impl fmt::Display) -> Self {
-        Self { outcome, detail: detail.to_string() }
+        Self { outcome, detail: detail.to_string(), events: Vec::new() }
     }
 }
 

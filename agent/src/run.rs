@@ -322,6 +322,11 @@ impl<C: Cluster> Agent<C> {
                     let sent = async { requests.send(request).await.map_err(|_| DisconnectReason::Ended) };
                     with_timeout(SEND_TIMEOUT, "the server read no message", sent).await?;
                 }
+                // Dropped while the stream is busy or has ended.
+                Output::SendSpans(request) if requests.capacity() > OUTGOING_CAPACITY / 2 => {
+                    drop(requests.try_send(request));
+                }
+                Output::SendSpans(_) => {}
                 Output::TakeSnapshot => {
                     let observed = self.cluster.list_and_watch().await?;
                     self.changes = Some(observed.changes);

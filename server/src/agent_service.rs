@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status, Streaming};
+use trace::InstructionContext;
 use tracing::{error, warn};
 
 use agent_session::intern::Interner;
@@ -133,15 +134,18 @@ impl Sessions {
     }
 
     /// Sends `instruction` to the cluster's agent, now or when it reconnects. The result is an
-    /// event: `InstructionAcked`, or `InstructionFailed`, also when `deadline` passes.
+    /// event: `InstructionAcked`, or `InstructionFailed`, also when `deadline` passes. `context` is the
+    /// trace that it is part of.
     pub async fn instruct(
         &self,
         cluster: &ClusterName,
         id: InstructionId,
         instruction: Instruction,
         deadline: Timestamp,
+        context: Option<InstructionContext>,
     ) {
-        self.send_command(cluster, Command::Instruct { id, instruction: Box::new(instruction), deadline }).await;
+        let command = Command::Instruct { id, instruction: Box::new(instruction), deadline, context };
+        self.send_command(cluster, command).await;
     }
 
     /// Completes when a cluster task has panicked, with the error. That cluster's agent is no

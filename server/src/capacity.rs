@@ -18,6 +18,7 @@ pub(crate) mod known_facts;
 pub(crate) mod learning;
 mod plans;
 pub(crate) mod pod_sets;
+mod quote_metrics;
 mod quotes;
 mod refresh;
 pub(crate) mod request_limits;
@@ -26,4 +27,5 @@ pub(crate) mod threads;
 mod what_if;
 mod worker;
 
+pub(crate) use quote_metrics::QUOTES;
 pub(crate) use service::CapacityApi;

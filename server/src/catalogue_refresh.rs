@@ -6,15 +6,13 @@
 pub(crate) mod refresher;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use cloud::catalogue::refreshed::RefreshKind;
 use model::Timestamp;
-use replica::offerings::region_and_account;
 use store::lease::Scope;
 
-use crate::escape::escape_label;
+use crate::metrics::{Family, Labels, Value, scope_labels};
 
 /// What this process counts of refreshes.
 pub(crate) static METRICS: LazyLock<RefreshMetrics> = LazyLock::new(RefreshMetrics::default);
@@ -59,54 +57,53 @@ impl RefreshMetrics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renders the Prometheus text format at `now`; nothing before the first refresh.
-    pub(crate) fn render(&self, now: Timestamp) -> String {
+    /// The metrics at `now`.
+    pub(crate) fn families(&self, now: Timestamp) -> Vec<Family> {
         let all = self.lock().clone();
-        if all.is_empty() {
-            return String::new();
-        }
-        let mut text = String::new();
-        let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Counts) -> Option<f64>| {
-            // Writing to a String cannot fail.
-            let _always = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        let fill = |family: Family, value: &dyn Fn(&Counts) -> Option<Value>| {
+            let mut family = family.labelled(&["account", "region", "kind"]);
             for ((scope, refreshed), counts) in &all {
-                let Some(value) = value(counts) else { continue };
-                let _always = writeln!(text, "{name}{{{}}} {value}", labels(scope, *refreshed));
+                if let Some(value) = value(counts) {
+                    family.push(labels(scope, *refreshed), value);
+                }
             }
+            family
         };
-        let age = |counts: &Counts| Some(now.duration_since(counts.read_at?).get() as f64 / 1_000.0);
-        family(AGE, "gauge", "Time since this part of the catalogue was read; absent before it was.", &age);
+        let age = |counts: &Counts| Some((now.duration_since(counts.read_at?).get() as f64 / 1_000.0).into());
+        let help = "Time since this part of the catalogue was read; absent before it was.";
+        let ages = fill(Family::gauge(AGE, help), &age);
         let help = "Reads of this part of the catalogue that failed; the last good values stay.";
-        family(FAILURES, "counter", help, &|counts| Some(counts.failures as f64));
+        let failures = fill(Family::counter(FAILURES, help), &|counts| Some(counts.failures.into()));
         let help = "Prices and instance types of answers that are not used, because they are absurd or unreadable.";
-        family(REFUSED, "counter", help, &|counts| Some(counts.refused as f64));
+        let refused = fill(Family::counter(REFUSED, help), &|counts| Some(counts.refused.into()));
         let help = "Reads that changed the catalogue, after which NodePools are compiled again.";
-        family(CHANGES, "counter", help, &|counts| Some(counts.changes as f64));
-        text
+        let changes = fill(Family::counter(CHANGES, help), &|counts| Some(counts.changes.into()));
+        vec![ages, failures, refused, changes]
     }
 }
 
-fn labels(scope: &Scope, kind: RefreshKind) -> String {
-    let (region, account) = region_and_account(scope);
-    let (account, region) = (escape_label(account), escape_label(region));
-    format!("account=\"{account}\",region=\"{region}\",kind=\"{}\"", kind.as_str())
+fn labels(scope: &Scope, kind: RefreshKind) -> Labels {
+    let mut labels = scope_labels(scope);
+    labels.push(("kind", kind.as_str().to_owned()));
+    labels
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::series;
 
     #[test]
     fn reads_and_failures_are_counted_by_account_region_and_kind() {
         let metrics = RefreshMetrics::default();
-        assert_eq!(metrics.render(Timestamp::default()), "");
+        assert_eq!(series(metrics.families(Timestamp::default())), Vec::<String>::new());
         let scope = |account: &str| Scope::Region { account: account.to_owned(), region: "eu-west-1".to_owned() };
         let at = Timestamp::from_millis;
         metrics.count_read(&scope("1"), RefreshKind::SpotPrices, true, 2, at(1_000));
         metrics.count_read(&scope("1"), RefreshKind::SpotPrices, false, 1, at(2_000));
         metrics.count_failure(&scope("1"), RefreshKind::SpotPrices);
         metrics.count_failure(&scope("2"), RefreshKind::OnDemandPrices);
-        let text = metrics.render(at(62_500));
+        let text = series(metrics.families(at(62_500))).join("\n") + "\n";
         let (spot, on_demand) = (
             "account=\"1\",region=\"eu-west-1\",kind=\"spot\"",
             "account=\"2\",region=\"eu-west-1\",kind=\"on_demand\"",

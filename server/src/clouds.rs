@@ -4,6 +4,7 @@
 //! without it the key is known, and the error names the build with EC2.
 
 pub mod discovery;
+pub(crate) mod measured;
 pub mod queue_setup;
 pub mod remote;
 pub mod simulated_account;

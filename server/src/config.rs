@@ -99,6 +99,8 @@ pub struct StoreConfig {
     pub(crate) keep_ended: Duration,
     /// `store.keep-clusters`: retention of lease rows of absent clusters.
     pub(crate) keep_clusters: Duration,
+    /// `store.keep-costs`: retention of what machines have cost.
+    pub(crate) keep_costs: Duration,
 }
 
 /// `cloud.provider`.
@@ -289,6 +291,7 @@ fn store(layers: &Layers) -> Result<StoreConfig, ConfigErrors> {
         keep_log: layers.duration("store.keep-log")?,
         keep_ended: layers.duration("store.keep-ended")?,
         keep_clusters: layers.duration("store.keep-clusters")?,
+        keep_costs: layers.duration("store.keep-costs")?,
     })
 }
 

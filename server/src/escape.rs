@@ -17,11 +17,6 @@ pub(crate) fn escape_unprintable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown.collect::<Vec<Cow<'_, str>>>().concat())
 }
 
-/// `value` as the value of a label in the Prometheus text format.
-pub(crate) fn escape_label(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
 /// Control characters (C0, DEL, C1), and the marks, embeddings, overrides and isolates of Unicode's bidirectional algorithm.
 pub(crate) fn is_unprintable(c: char) -> bool {
     c.is_control()

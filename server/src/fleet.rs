@@ -4,7 +4,7 @@
 //!   the one that is asked puts the parts together ([`replica_clients`]). A request between replicas asks for a part.
 //! - What is wrong ([`problems`]) is read from these lists.
 //! - Clusters in numbers are known to every replica ([`directory`]).
-//! - What the store has is read from it ([`stored_lists`], [`decision_log`]), and operator commands are written to it
+//! - What the store has is read from it ([`stored_lists`], [`decision_log`], [`spend`], [`savings`]), and operator commands are written to it
 //!   with an audit entry and reach every replica through the [`change_feed`].
 
 mod api;
@@ -26,10 +26,12 @@ pub(crate) mod replica_clients;
 pub(crate) mod resource;
 pub(crate) mod resource_names;
 pub(crate) mod rows;
+mod savings;
 mod schemas;
 mod service;
 mod shared_answers;
 mod shared_messages;
+mod spend;
 mod stored_lists;
 pub(crate) mod summaries;
 mod watches;

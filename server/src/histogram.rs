@@ -1,8 +1,9 @@
-//! Duration histograms and counters for Prometheus.
+//! Duration histograms and counters.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use crate::metrics::{Family, Value};
 
 /// Upper bounds of the buckets, in milliseconds. A percentile read from them is too high by at most
 /// one step: half below 25 ms, a quarter up to 400 ms, the target range of decisions, and a factor
@@ -28,15 +29,15 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Renders the Prometheus text format.
-    pub fn render(&self, name: &str, help: &str) -> String {
-        format!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {}\n", self.0.load(Ordering::Relaxed))
+    /// The metric of this name.
+    pub fn family(&self, name: &'static str, help: &'static str) -> Family {
+        Family::counter(name, help).of(self.0.load(Ordering::Relaxed))
     }
 }
 
 /// A histogram of durations.
 #[derive(Debug, Default)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     /// By upper bound; the last bucket has none.
     buckets: [AtomicU64; BOUNDS_MS.len() + 1],
     sum_us: AtomicU64,
@@ -51,25 +52,24 @@ impl Histogram {
         self.sum_us.fetch_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Renders the Prometheus text format.
-    pub fn render(&self, name: &str, help: &str) -> String {
-        let mut text = format!("# HELP {name} {help}\n# TYPE {name} histogram\n");
-        let mut count = 0;
-        for (at, bucket) in self.buckets.iter().enumerate() {
-            count += bucket.load(Ordering::Relaxed);
-            let bound = BOUNDS_MS.get(at).map_or("+Inf".to_owned(), |bound| (*bound as f64 / 1_000.0).to_string());
-            // Writing to a String cannot fail.
-            let _always = writeln!(text, "{name}_bucket{{le=\"{bound}\"}} {count}");
-        }
-        let sum = self.sum_us.load(Ordering::Relaxed) as f64 / 1e6;
-        let _always = writeln!(text, "{name}_sum {sum}\n{name}_count {count}");
-        text
+    /// The metric of this name.
+    pub fn family(&self, name: &'static str, help: &'static str) -> Family {
+        Family::histograms(name, help).with(Vec::new(), self.value())
+    }
+
+    /// The value of its series.
+    pub fn value(&self) -> Value {
+        let bound = |at: usize| BOUNDS_MS.get(at).map_or(f64::INFINITY, |bound| *bound as f64 / 1_000.0);
+        let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
+        let buckets = counts.enumerate().map(|(at, count)| (bound(at), count)).collect();
+        Value::Histogram { sum: self.sum_us.load(Ordering::Relaxed) as f64 / 1e6, buckets }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics;
 
     #[test]
     fn buckets_are_cumulative() {
@@ -77,7 +77,7 @@ mod tests {
         for millis in [1, 4, 60_000] {
             histogram.observe(Duration::from_millis(millis));
         }
-        let text = histogram.render("x_seconds", "Something.");
+        let text = metrics::series(vec![histogram.family("x_seconds", "Something.")]).join("\n");
         for line in [
             "le=\"0.001\"} 1",
             "le=\"0.003\"} 1",

@@ -7,27 +7,25 @@
 pub(crate) mod receiver;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use cloud::notice::Notice;
 use model::Timestamp;
 use model::interruption::InterruptionKind;
-use replica::offerings::region_and_account;
 #[cfg(any(feature = "ec2", test))]
 use store::clock;
 use store::interruptions::InterruptionRow;
 use store::lease::Scope;
 
-use crate::escape::escape_label;
 use crate::histogram::{Counter, Histogram};
+use crate::metrics::{Family, scope_labels};
 
 /// What this process counts of notices.
 pub(crate) static METRICS: LazyLock<InterruptionMetrics> = LazyLock::new(InterruptionMetrics::default);
 
-const RECEIVED: &str = "fleetwright_interruption_notices_total";
-const AGE: &str = "fleetwright_interruption_record_seconds";
+const RECEIVED: &str = "karpenter_interruption_received_messages_total";
+const AGE: &str = "karpenter_interruption_message_queue_duration_seconds";
 const AVAILABLE: &str = "fleetwright_interruption_queue_available";
 
 /// Counts since the process started.
@@ -82,36 +80,37 @@ impl InterruptionMetrics {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renders the Prometheus text format.
-    pub(crate) fn render(&self) -> String {
-        let mut text =
-            format!("# HELP {RECEIVED} Notices of the queue that were recorded, by kind.\n# TYPE {RECEIVED} counter\n");
+    /// The metrics.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let mut recorded =
+            Family::counter(RECEIVED, "Notices of the queue that were recorded, by kind.").labelled(&["message_type"]);
         for (kind, count) in InterruptionKind::ALL.iter().zip(&self.recorded) {
-            let count = count.load(Ordering::Relaxed);
-            // Writing to a String cannot fail.
-            let _always = writeln!(text, "{RECEIVED}{{kind=\"{}\"}} {count}", kind.as_str());
+            recorded.push(vec![("message_type", kind.as_str().to_owned())], count.load(Ordering::Relaxed).into());
         }
-        for (counter, name, help) in [
-            (&self.ignored, "ignored", "Messages of the queue from which nothing follows, such as a running instance."),
-            (&self.unknown, "unknown", "Messages of the queue that are events of another kind."),
-            (&self.malformed, "malformed", "Messages of the queue that are no readable events."),
-            (&self.deleted, "deleted", "Messages deleted from the queue."),
-        ] {
-            text.push_str(&counter.render(&format!("fleetwright_interruption_messages_{name}_total"), help));
+        let mut queues =
+            Family::gauge(AVAILABLE, "Whether the queue of notices of the account and region answers this server.")
+                .labelled(&["account", "region"]);
+        for (scope, is_available) in &*self.queues() {
+            queues.push(scope_labels(scope), (*is_available).into());
         }
-        text.push_str(&self.age.render(AGE, "Time from a notice of the cloud to its record in the store."));
-        let queues = self.queues();
-        if !queues.is_empty() {
-            let help = "Whether the queue of notices of the account and region answers this server.";
-            let _always = writeln!(text, "# HELP {AVAILABLE} {help}\n# TYPE {AVAILABLE} gauge");
-        }
-        for (scope, is_available) in &*queues {
-            let (region, account) = region_and_account(scope);
-            let labels = format!("account=\"{}\",region=\"{}\"", escape_label(account), escape_label(region));
-            let _always = writeln!(text, "{AVAILABLE}{{{labels}}} {}", u8::from(*is_available));
-        }
-        drop(queues);
-        text
+        vec![
+            recorded,
+            self.ignored.family(
+                "fleetwright_interruption_messages_ignored_total",
+                "Messages of the queue from which nothing follows, such as a running instance.",
+            ),
+            self.unknown.family(
+                "fleetwright_interruption_messages_unknown_total",
+                "Messages of the queue that are events of another kind.",
+            ),
+            self.malformed.family(
+                "fleetwright_interruption_messages_malformed_total",
+                "Messages of the queue that are no readable events.",
+            ),
+            self.deleted.family("karpenter_interruption_deleted_messages_total", "Messages deleted from the queue."),
+            self.age.family(AGE, "Time from a notice of the cloud to its record in the store."),
+            queues,
+        ]
     }
 }
 
@@ -136,14 +135,14 @@ mod tests {
         let notices =
             [InterruptionKind::SpotInterrupted, InterruptionKind::SpotInterrupted, InterruptionKind::InstanceStopped];
         metrics.count_recorded(&notices.map(notice), Timestamp::from_millis(1_400));
-        let text = metrics.render();
+        let text = crate::metrics::series(metrics.families()).join("\n");
         for line in [
-            "fleetwright_interruption_notices_total{kind=\"spot_interrupted\"} 2",
-            "fleetwright_interruption_notices_total{kind=\"instance_stopped\"} 1",
-            "fleetwright_interruption_notices_total{kind=\"scheduled_change\"} 0",
+            "karpenter_interruption_received_messages_total{message_type=\"spot_interrupted\"} 2",
+            "karpenter_interruption_received_messages_total{message_type=\"instance_stopped\"} 1",
+            "karpenter_interruption_received_messages_total{message_type=\"scheduled_change\"} 0",
             // 400 ms each.
-            "fleetwright_interruption_record_seconds_bucket{le=\"0.4\"} 3",
-            "fleetwright_interruption_record_seconds_bucket{le=\"0.32\"} 0",
+            "karpenter_interruption_message_queue_duration_seconds_bucket{le=\"0.4\"} 3",
+            "karpenter_interruption_message_queue_duration_seconds_bucket{le=\"0.32\"} 0",
         ] {
             assert!(text.contains(line), "{line} is missing in:\n{text}");
         }
@@ -157,7 +156,7 @@ mod tests {
         for (account, is_available) in [("1", true), ("2", true), ("1", false)] {
             metrics.set_available(&scope(account), is_available);
         }
-        let text = metrics.render();
+        let text = crate::metrics::encode(metrics.families(), crate::metrics::Format::Prometheus);
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with(AVAILABLE)).collect();
         let expected = [
             "fleetwright_interruption_queue_available{account=\"1\",region=\"eu-west-1\"} 0",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::cluster::ClusterState;
 use controller::node_report::NodeReport;
 use controller::planning_facts::{FactsKey, NoFacts, PlanningFacts};
 use controller::pod_report::PodReport;
@@ -34,6 +35,8 @@ pub(crate) enum Subject {
     Pod { key: PodKey, answer: oneshot::Sender<PodReport> },
     /// What a plan outside of the control loop is made from, unless what is known still holds.
     Planning { known: Option<Arc<FactsKey>>, answer: oneshot::Sender<Result<PlanningFacts, NoFacts>> },
+    /// The observed state.
+    State { answer: oneshot::Sender<Arc<ClusterState>> },
 }
 
 /// Why there is no answer.
@@ -85,6 +88,14 @@ impl Questions {
         known: Option<Arc<FactsKey>>,
     ) -> Result<Result<PlanningFacts, NoFacts>, NoAnswer> {
         self.ask(cluster, |answer| Subject::Planning { known, answer }).await
+    }
+
+    /// Asks for the observed state of `cluster`, which is not copied unless it changes while it is read.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(crate) async fn state(&self, cluster: ClusterName) -> Result<Arc<ClusterState>, NoAnswer> {
+        self.ask(cluster, |answer| Subject::State { answer }).await
     }
 
     /// Number of the account and region that the cluster belongs to, if it has one.

@@ -5,7 +5,6 @@
 //! while.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use crate::metrics::Family;
 use store::Store;
 use store::replicas::{REPLICA_HEARTBEAT, ReplicaRow};
 
@@ -36,8 +36,8 @@ impl Replicas {
         self.same_owner.store(found.same_owner, Ordering::Relaxed);
     }
 
-    /// The gauges, in Prometheus' text format.
-    pub(crate) fn render(&self) -> String {
+    /// The gauges.
+    pub(crate) fn families(&self) -> Vec<Family> {
         let gauges = [
             ("fleetwright_replicas_other", "Servers that live beside this one on the same database.", &self.others),
             (
@@ -51,12 +51,10 @@ impl Replicas {
                 &self.same_owner,
             ),
         ];
-        let mut text = String::new();
-        for (name, help, value) in gauges {
-            let value = value.load(Ordering::Relaxed);
-            let _infallible = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
-        }
-        text
+        let family = |(name, help, value): (_, _, &AtomicUsize)| {
+            Family::gauge(name, help).with(Vec::new(), value.load(Ordering::Relaxed).into())
+        };
+        gauges.into_iter().map(family).collect()
     }
 }
 
@@ -166,8 +164,7 @@ mod tests {
         let replicas = Replicas::default();
         let differing = [("b".to_owned(), vec!["cloud.region".to_owned()])].into();
         replicas.set(&Comparison { others: 3, differing, same_owner: 1 });
-        let values: Vec<String> =
-            replicas.render().lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();
+        let values = crate::metrics::series(replicas.families());
         assert_eq!(
             values,
             [

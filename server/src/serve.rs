@@ -56,7 +56,7 @@ use crate::replicas::{self, Replicas};
 use crate::stores::{self, health, retention};
 use crate::views::ResourceChanges;
 use crate::web::{self, Pages};
-use crate::{histogram, views};
+use crate::{histogram, telemetry, views};
 use agent_session::SessionMemory;
 use auth::authorizer::Authorizer;
 use auth::connections::ConnectionLimits;
@@ -237,6 +237,7 @@ pub(crate) async fn components<C>(
             log: config.store.keep_log,
             ended: config.store.keep_ended,
             clusters: config.store.keep_clusters,
+            costs: config.store.keep_costs,
         },
         regions: regions.collect(),
         rules,
@@ -428,6 +429,11 @@ fn start_capacity(
     Ok(capacity)
 }
 
+/// Settings of the sessions of agents, which send their spans if this server exports traces.
+fn session_settings(session_memory: SessionMemory) -> agent_session::Settings {
+    agent_session::Settings { session_memory, traces: telemetry::exporter().is_some(), ..Default::default() }
+}
+
 impl Server {
     /// Opens the listeners and starts every task.
     ///
@@ -450,8 +456,7 @@ impl Server {
         let catalogue = (components.catalogue, components.settings.class_facts);
         let routes = Routes::new(components.rules.clone(), regions::routes(&components.regions, &events, catalogue));
         let freezes = send_freezes(&*components.store, &events).await?;
-        let sessions = agent_session::Settings { session_memory: components.session_memory, ..Default::default() };
-        let sessions = Sessions::new(sessions, routes, Arc::clone(&authorizer));
+        let sessions = Sessions::new(session_settings(components.session_memory), routes, Arc::clone(&authorizer));
         let (questions, asked) = questions::channels(components.rules, scopes.len());
         let stop = CancellationToken::new();
         let deciding = (CancellationToken::new(), CancellationToken::new());

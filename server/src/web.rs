@@ -2,31 +2,39 @@
 
 mod api;
 mod assets;
+mod cluster_metrics;
 mod disruption;
+mod duration_metrics;
 pub mod listener;
-mod metrics;
+mod metric_labels;
+mod object_metrics;
+mod object_selection;
 mod searches;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use controller::FleetState;
+use object_selection::ObjectSelection;
 use tracing::warn;
 
 pub use disruption::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, DISRUPTION_WAITED};
 
 use crate::api_budget;
-use crate::capacity::CapacityApi;
+use crate::capacity::{CapacityApi, QUOTES};
 use crate::catalogue_refresh;
+use crate::clouds::measured;
 use crate::control_loop::{Heartbeat, Latencies};
 use crate::histogram::PLANS_FAILING_CHECK;
 use crate::interruptions;
+use crate::metrics::{Family, Format, encode};
 use crate::replicas::Replicas;
+use crate::views::FleetView;
 use auth::authorizer::Authorizer;
 use auth::middleware::{authorize_page, public_page};
 use auth::sign_in;
@@ -92,37 +100,72 @@ fn readiness(ping: Result<(), StoreError>) -> Response {
     }
 }
 
-async fn metrics(State(pages): State<Pages>) -> Response {
+/// Parameters name clusters whose nodes and pods have series of their own ([`object_selection`]).
+async fn metrics(
+    State(pages): State<Pages>,
+    Query(parameters): Query<Vec<(String, String)>>,
+    headers: HeaderMap,
+) -> Result<Response, (StatusCode, String)> {
+    let format = Format::of_accept(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
+    let selection = ObjectSelection::of_parameters(&parameters)?;
     let view = pages.api.fleet.views.borrow().clone();
-    let mut text = metrics::render(&view);
-    let Latencies { decided, ordered, disruption, step_times } = &*pages.latencies;
-    text.push_str(&decided.render(DECIDED, "Time from the end of a batch window to the decision for its pods."));
-    let help = "Time from the end of a batch window to the instruction for a NodeClaim, with the decision persisted.";
-    text.push_str(&ordered.render(ORDERED, help));
-    let help = "Time to plan the disruption of a whole cluster: which nodes are removed or replaced.";
-    text.push_str(&disruption.render(DISRUPTION_PLANNED, help));
-    text.push_str(&step_times.render());
-    text.push_str(&searches::render(&pages.fleet.search_totals()));
-    text.push_str(&disruption::render(&pages.fleet.disruption_totals()));
-    text.push_str(&pages.replicas.render());
-    text.push_str(&pages.api.fleet.store_health.render());
-    text.push_str(concat!(
-        "# HELP fleetwright_build_info Version of this server.\n# TYPE fleetwright_build_info gauge\n",
-        "fleetwright_build_info{version=\"",
-        env!("CARGO_PKG_VERSION"),
-        "\"} 1\n"
+    selection.check_size(view.views())?;
+    let mut families = families(&view, &pages.latencies, &pages.fleet);
+    families.extend(pages.replicas.families());
+    families.push(pages.api.fleet.store_health.family());
+    let clusters = view.views().map(|view| &view.cluster);
+    let (observed, missing) = selection.observe(clusters, &pages.api.fleet.questions).await;
+    if selection.is_of_nodes() {
+        families.extend(object_metrics::nodes(&observed, clock::now()));
+    }
+    if selection.is_of_pods() {
+        families.extend(object_metrics::pods(&observed, clock::now()));
+    }
+    families.push(object_selection::missing(missing));
+    let text = encode(families, format);
+    Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
+}
+
+/// The metrics of this process but for those of replicas and store.
+fn families(view: &FleetView, latencies: &Latencies, fleet: &FleetState) -> Vec<Family> {
+    let Latencies { decided, ordered, disruption, step_times } = latencies;
+    let mut families = cluster_metrics::families(view, clock::now());
+    families.extend([
+        decided.family(DECIDED, "Time from the end of a batch window to the decision for its pods."),
+        ordered.family(
+            ORDERED,
+            "Time from the end of a batch window to the instruction for a NodeClaim, with the decision persisted.",
+        ),
+        disruption.family(
+            DISRUPTION_PLANNED,
+            "Time to plan the disruption of a whole cluster: which nodes are removed or replaced.",
+        ),
+    ]);
+    families.extend(step_times.families());
+    families.extend(searches::families(&fleet.search_totals()));
+    families.extend(disruption::families(&fleet.disruption_totals()));
+    families.extend(interruptions::METRICS.families());
+    families.extend(catalogue_refresh::METRICS.families(clock::now()));
+    families.extend(api_budget::CALLS.families());
+    families.extend(measured::CALLS.families());
+    families.extend(QUOTES.families());
+    families.push(PLANS_FAILING_CHECK.family(
+        "fleetwright_plans_failing_check_total",
+        "Plans that failed the plan verifier; pods may have been excluded from the plan.",
     ));
-    text.push_str(&interruptions::METRICS.render());
-    text.push_str(&catalogue_refresh::METRICS.render(clock::now()));
-    let help = "Plans that failed the plan verifier; pods may have been excluded from the plan.";
-    text.push_str(&PLANS_FAILING_CHECK.render("fleetwright_plans_failing_check_total", help));
-    text.push_str(&api_budget::CALLS.render());
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+    families.push(
+        Family::gauge("fleetwright_build_info", "Version of this server.")
+            .labelled(&["version"])
+            .with(version, true.into()),
+    );
+    families
 }
 
 #[cfg(test)]
 mod tests {
     use axum::body::to_bytes;
+    use model::Timestamp;
 
     use super::*;
 
@@ -134,5 +177,89 @@ mod tests {
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
         let text = to_bytes(answer.into_body(), 1_000).await.unwrap();
         assert_eq!(text, "not ready: store unavailable\n");
+    }
+    /// Metrics of Karpenter 1.14 with its types. What has one of these names has its meaning.
+    const KARPENTER: [(&str, &str); 36] = [
+        ("karpenter_cloudprovider_duration_seconds", "histogram"),
+        ("karpenter_cloudprovider_errors_total", "counter"),
+        ("karpenter_cloudprovider_instance_launch_failures_total", "counter"),
+        ("karpenter_cluster_state_node_count", "gauge"),
+        ("karpenter_cluster_state_synced", "gauge"),
+        ("karpenter_cluster_utilization_percent", "gauge"),
+        ("karpenter_interruption_deleted_messages_total", "counter"),
+        ("karpenter_interruption_message_queue_duration_seconds", "histogram"),
+        ("karpenter_interruption_received_messages_total", "counter"),
+        ("karpenter_nodeclaims_created_total", "counter"),
+        ("karpenter_nodeclaims_disrupted_total", "counter"),
+        ("karpenter_nodeclaims_terminated_total", "counter"),
+        ("karpenter_nodeclaims_termination_duration_seconds", "histogram"),
+        ("karpenter_nodepools_allowed_disruptions", "gauge"),
+        ("karpenter_nodepools_cost_total", "gauge"),
+        ("karpenter_nodepools_limit", "gauge"),
+        ("karpenter_nodepools_nodes_consuming_budgets", "gauge"),
+        ("karpenter_nodepools_usage", "gauge"),
+        ("karpenter_nodes_allocatable", "gauge"),
+        ("karpenter_nodes_created_total", "counter"),
+        ("karpenter_nodes_current_lifetime_seconds", "gauge"),
+        ("karpenter_nodes_drained_total", "counter"),
+        ("karpenter_nodes_system_overhead", "gauge"),
+        ("karpenter_nodes_terminated_total", "counter"),
+        ("karpenter_nodes_termination_duration_seconds", "summary"),
+        ("karpenter_nodes_total_daemon_requests", "gauge"),
+        ("karpenter_nodes_total_pod_requests", "gauge"),
+        ("karpenter_pods_bound_duration_seconds", "histogram"),
+        ("karpenter_pods_startup_duration_seconds", "summary"),
+        ("karpenter_pods_state", "gauge"),
+        ("karpenter_pods_unbound_time_seconds", "gauge"),
+        ("karpenter_scheduler_ignored_pods_count", "gauge"),
+        ("karpenter_scheduler_queue_depth", "gauge"),
+        ("karpenter_scheduler_unschedulable_pods_count", "gauge"),
+        ("karpenter_voluntary_disruption_decisions_total", "counter"),
+        ("karpenter_voluntary_disruption_eligible_nodes", "gauge"),
+    ];
+
+    fn all_families() -> Vec<Family> {
+        let mut all =
+            families(&FleetView::default(), &Latencies::default(), &FleetState::new(&controller::Settings::default()));
+        all.extend(Replicas::default().families());
+        all.push(crate::stores::health::channel().1.family());
+        all.push(object_selection::missing(0));
+        all.extend(object_metrics::nodes(&[], Timestamp::default()));
+        all.extend(object_metrics::pods(&[], Timestamp::default()));
+        all
+    }
+
+    /// The reference in `deploy/metrics.md`. With `UPDATE_METRICS=1` it is written.
+    #[test]
+    fn the_reference_names_every_metric() {
+        let mut rows: Vec<String> = all_families().iter().map(Family::reference).collect();
+        rows.sort();
+        let text = format!(
+            "# Metrics\n\n\
+             `/metrics` of each server has the metrics of the clusters that it decides for, in the text format of Prometheus, or in that of\n\
+             OpenMetrics if the scraper names it in `Accept`. A metric of Karpenter 1.14 has its name, type and labels where the meaning is the\n\
+             same, and `cluster` besides. Counters begin at 0 when the server begins to decide for a cluster.\n\n\
+             Nodes and pods have series of their own (`karpenter_nodes_…` with `node_name`, `karpenter_pods_state`,\n\
+             `karpenter_pods_unbound_time_seconds`) where a scraper asks for them, by names of clusters or prefixes:\n\
+             `/metrics?nodes=shop-*&pods=shop-eu,shop-us`. A scrape of Prometheus names them in its `params`. Labels of nodes without a value\n\
+             are left out.\n\n\
+             This table is generated: `UPDATE_METRICS=1 cargo test -p fleetwright-server --lib the_reference`.\n\n\
+             | metric | type | labels | meaning |\n|---|---|---|---|\n{}\n",
+            rows.join("\n")
+        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/metrics.md");
+        if std::env::var_os("UPDATE_METRICS").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), text, "write it with UPDATE_METRICS=1");
+    }
+
+    #[test]
+    fn names_of_karpenter_are_its_own() {
+        for family in all_families().iter().filter(|family| family.name().starts_with("karpenter_")) {
+            let row = family.reference();
+            let known = KARPENTER.iter().any(|(name, kind)| row.starts_with(&format!("| `{name}` | {kind} |")));
+            assert!(known, "{row}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod attack;
 mod browser;
+mod collector;
 mod cpu_time;
 pub mod identity_provider;
 pub mod kubernetes;
@@ -12,6 +13,7 @@ mod proxy;
 mod temp_dir;
 
 pub use browser::Browser;
+pub use collector::{Collector, ReceivedSpan};
 pub use cpu_time::cpu_share;
 pub use postgres::Postgres;
 pub use process::{ExitResult, Program, RunningProcess, Signal, authority, urls};

@@ -14,6 +14,7 @@ mod attempt;
 pub mod claim;
 pub mod drain;
 pub mod event;
+mod event_reason;
 pub mod guard;
 pub mod node;
 pub mod write;

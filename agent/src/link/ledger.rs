@@ -160,6 +160,7 @@ mod tests {
             remaining_ms: None,
             subject: "nodeclaim/a".into(),
             action: Some(v1::instruction::Action::DrainNode(v1::DrainNode::default())),
+            ..v1::Instruction::default()
         }
     }
 

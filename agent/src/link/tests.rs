@@ -20,6 +20,7 @@ fn instruction(id: &str, epoch: u64) -> v1::ConnectResponse {
         remaining_ms: None,
         subject: format!("nodeclaim/{id}"),
         action: Some(v1::instruction::Action::DrainNode(v1::DrainNode::default())),
+        ..v1::Instruction::default()
     };
     v1::ConnectResponse { message: Some(connect_response::Message::Instruction(instruction)) }
 }
@@ -40,6 +41,10 @@ fn words(outputs: &[Output]) -> Vec<String> {
 fn word(output: &Output) -> String {
     match output {
         Output::TakeSnapshot => "take".into(),
+        Output::SendSpans(request) => match &request.message {
+            Some(Message::Spans(message)) => format!("spans {}", message.spans.len()),
+            other => panic!("{other:?}"),
+        },
         Output::RaiseEpoch(epoch) => format!("raise {epoch}"),
         Output::Execute(instruction) => format!("do {}", instruction.id),
         Output::ClockSkew(ahead) => format!("{ahead} ms ahead"),
@@ -54,7 +59,7 @@ fn word(output: &Output) -> String {
             Some(Message::Delta(delta)) => format!("delta {}", delta.sequence),
             Some(Message::Ack(ack)) => format!("ack {} {}", ack.instruction_id, ack.outcome().as_str_name()),
             Some(Message::Heartbeat(heartbeat)) => format!("heartbeat {}", heartbeat.last_sequence),
-            Some(Message::Hello(_)) | None => "other".into(),
+            Some(Message::Hello(_) | Message::Spans(_)) | None => "other".into(),
         },
     }
 }
@@ -125,6 +130,25 @@ fn heartbeats_come_only_after_silence() {
     assert_eq!(words(&link.tick(1_999)), ["heartbeat 1"]);
     link.close_stream();
     assert!(link.tick(9_999).is_empty());
+}
+
+#[test]
+fn spans_are_sent_to_a_server_that_asks_for_them_and_are_no_sign_of_life() {
+    for (traces, expected) in [(true, vec!["spans 1"]), (false, vec![])] {
+        let mut link = link(0);
+        link.open_stream(0);
+        let welcome = v1::Welcome { epoch: 3, heartbeat_interval_ms: 1_000, traces, ..v1::Welcome::default() };
+        let message = Some(connect_response::Message::Welcome(welcome));
+        link.handle_response(v1::ConnectResponse { message }, 0);
+        link.send_snapshot(Vec::new(), 0);
+        let Some(connect_response::Message::Instruction(traced)) = instruction("1", 3).message else { panic!() };
+        let traceparent = "00-0102030405060708090a0b0c0d0e0f10-1112131415161718-01".to_owned();
+        let message = Some(connect_response::Message::Instruction(v1::Instruction { traceparent, ..traced }));
+        assert_eq!(words(&link.handle_response(v1::ConnectResponse { message }, 0)), ["do 1"]);
+        assert_eq!(words(&link.finish_instruction("1", Done::ok(), 100)), ["ack 1 OUTCOME_DONE"]);
+        assert_eq!(words(&link.tick(500)), expected);
+        assert_eq!(words(&link.tick(1_100)), ["heartbeat 0"], "a second after the acknowledgement");
+    }
 }
 
 #[test]

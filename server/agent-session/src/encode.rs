@@ -42,6 +42,8 @@ pub fn instruction(
         remaining_ms: Some(deadline.duration_since(now).get()),
         subject: instruction.subject(),
         action: Some(action(instruction, now)),
+        traceparent: String::new(),
+        first_pod: None,
     }
 }
 

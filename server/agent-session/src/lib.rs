@@ -6,7 +6,7 @@
 //! converts instructions to messages.
 //!
 //! Reading order: [`state`] (the state machine), [`assembly`] (chunked snapshots), [`outbox`]
-//! (unacknowledged instructions), [`decode`] and [`encode`] (conversion), [`intern`] (pod shapes
+//! (unacknowledged instructions), [`spans`] (traces), [`decode`] and [`encode`] (conversion), [`intern`] (pod shapes
 //! shared between clusters), [`memory`] (memory limits per cluster).
 
 mod assembly;
@@ -15,6 +15,7 @@ pub mod encode;
 pub mod intern;
 pub mod memory;
 pub mod outbox;
+mod spans;
 pub mod state;
 
 pub use decode::pools::{DecodedManifests, Manifest, ManifestKind, Manifests, PoolReader};

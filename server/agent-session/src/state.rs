@@ -6,6 +6,7 @@ use controller::cluster::{Key, Object, Observation, ProblemRecord};
 use controller::{Event, Instruction, InstructionId};
 use fleetwright_proto::v1::{self, connect_request, connect_response, snapshot};
 use model::{ClusterName, Millis, Text, Timestamp};
+use trace::{InstructionContext, Span};
 
 use super::assembly::{Incomplete, SnapshotAssembly};
 use super::decode::facts::{self, DecodedFacts};
@@ -15,6 +16,7 @@ use super::encode;
 use super::intern::Interner;
 use super::memory::{RetainedMemory, SessionMemory};
 use super::outbox::{AckResult, Outbox};
+use super::spans::SentContexts;
 
 /// Resyncs per stream before the server closes it. More attempts would not help the agent, and its
 /// reconnect backoff limits the load.
@@ -41,6 +43,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Memory accounting over all sessions of this server.
     pub session_memory: SessionMemory,
+    /// Whether agents are asked for spans.
+    pub traces: bool,
 }
 
 impl Default for Settings {
@@ -50,6 +54,7 @@ impl Default for Settings {
             max_silence: Millis::from_secs(30),
             limits: Limits::default(),
             session_memory: SessionMemory::default(),
+            traces: false,
         }
     }
 }
@@ -61,6 +66,8 @@ pub enum Output {
     Send(Box<v1::ConnectResponse>),
     /// Pass this event to the control loop.
     Notify(SessionEvent),
+    /// Export these spans of the agent.
+    Export(Vec<Span>),
     /// Close the stream after a protocol violation or a refusal. The agent may reconnect.
     Close(String),
 }
@@ -161,6 +168,7 @@ pub struct Session {
     /// Facts of the last Hello; `None` when it had none.
     facts: Option<DecodedFacts>,
     outbox: Outbox,
+    contexts: SentContexts,
     /// Memory of objects that are still valid without a decoder: from a closed stream, or from
     /// before the snapshot that is arriving.
     retained: Option<RetainedMemory>,
@@ -171,8 +179,19 @@ impl Session {
     #[must_use]
     pub fn new(cluster: ClusterName, settings: Settings, interner: Arc<Interner>, pool_reader: PoolReader) -> Self {
         let outbox = Outbox::new(cluster.clone());
-        let stream = Stream::Closed;
-        Self { cluster, uid: None, settings, interner, pool_reader, stream, facts: None, outbox, retained: None }
+        let (stream, contexts) = (Stream::Closed, SentContexts::default());
+        Self {
+            cluster,
+            uid: None,
+            settings,
+            interner,
+            pool_reader,
+            stream,
+            facts: None,
+            outbox,
+            contexts,
+            retained: None,
+        }
     }
 
     /// Checks that a new stream belongs to the same cluster as the present one.
@@ -241,13 +260,18 @@ impl Session {
             heartbeat_interval_ms: self.settings.heartbeat_ms,
             server_version: env!("CARGO_PKG_VERSION").to_owned(),
             sent_at_ms: now.as_millis(),
+            traces: self.settings.traces,
         };
         let mut outputs = vec![send(connect_response::Message::Welcome(welcome))];
         outputs.extend(self.report_facts());
         outputs.push(notify(Event::AgentConnected { cluster: self.cluster.clone() }));
-        let open = self.outbox.pending_messages(epoch, now);
-        outputs.extend(open.into_iter().map(|instruction| send(connect_response::Message::Instruction(instruction))));
+        outputs.extend(self.pending_instruction_messages(epoch, now));
         outputs
+    }
+
+    fn pending_instruction_messages(&mut self, epoch: u64, now: Timestamp) -> Vec<Output> {
+        let open = self.outbox.pending_messages(epoch, now);
+        open.into_iter().map(|message| send_instruction(self.contexts.stamp(message))).collect()
     }
 
     /// Facts of the cluster for the controller. They precede [`Event::AgentConnected`], after which it decides.
@@ -268,8 +292,7 @@ impl Session {
         stream.epoch = epoch;
         let mut outputs: Vec<Output> = self.report_facts().into_iter().collect();
         outputs.push(notify(Event::AgentConnected { cluster: self.cluster.clone() }));
-        let open = self.outbox.pending_messages(epoch, now);
-        outputs.extend(open.into_iter().map(|instruction| send(connect_response::Message::Instruction(instruction))));
+        outputs.extend(self.pending_instruction_messages(epoch, now));
         outputs.extend(self.request_resync(format!("new epoch {epoch}")));
         outputs
     }
@@ -280,6 +303,7 @@ impl Session {
         // The next lease holder issues its own instructions; these must never be sent under a later
         // epoch.
         self.outbox = Outbox::new(self.cluster.clone());
+        self.contexts = SentContexts::default();
         self.uid = None;
         outputs.push(Output::Close(format!("cluster {} rejected: {reason}", self.cluster)));
         outputs
@@ -332,9 +356,14 @@ impl Session {
         let mut outputs: Vec<Output> = withdrawn.into_iter().map(notify).collect();
         if let Stream::Open(stream) = &self.stream {
             let message = self.outbox.message(id, stream.epoch, now);
-            outputs.extend(message.map(|message| send(connect_response::Message::Instruction(message))));
+            outputs.extend(message.map(|message| send_instruction(self.contexts.stamp(message))));
         }
         outputs
+    }
+
+    /// The instruction with this id, which is about to be queued, is part of a trace.
+    pub fn trace_instruction(&mut self, id: InstructionId, context: InstructionContext) {
+        self.contexts.add(id, context);
     }
 
     /// Requests a snapshot on behalf of the controller.
@@ -394,6 +423,7 @@ impl Session {
             Some(connect_request::Message::Delta(delta)) => self.apply_delta(delta),
             Some(connect_request::Message::Ack(ack)) => self.handle_ack(&ack),
             Some(connect_request::Message::Heartbeat(heartbeat)) => self.handle_heartbeat(&heartbeat, now),
+            Some(connect_request::Message::Spans(spans)) => self.handle_spans(spans, now),
             None => Vec::new(),
         }
     }
@@ -480,6 +510,11 @@ impl Session {
             None => Observation::Delete(Key::Problem(Text::from(CLOCK_PROBLEM))),
         };
         vec![self.observation(observation)]
+    }
+
+    fn handle_spans(&self, message: v1::Spans, now: Timestamp) -> Vec<Output> {
+        let spans = self.contexts.decode(&self.cluster, message, now);
+        if spans.is_empty() { Vec::new() } else { vec![Output::Export(spans)] }
     }
 
     fn handle_ack(&mut self, ack: &v1::Ack) -> Vec<Output> {
@@ -583,6 +618,10 @@ pub enum IdentityError {
 
 fn send(message: connect_response::Message) -> Output {
     Output::Send(Box::new(encode::response(message)))
+}
+
+fn send_instruction(message: v1::Instruction) -> Output {
+    send(connect_response::Message::Instruction(message))
 }
 
 fn notify(event: Event) -> Output {

@@ -3,13 +3,16 @@
 use std::cell::Cell;
 use std::sync::{Arc, MutexGuard};
 
+use super::cost_records::CostRecords;
 use super::disruption::{DecisionQueue, Disruption, ReplacementRecords};
 use super::guardrails::{ClusterGuardrails, DisabledGuards, Guard, is_allowed_by_mode};
 use super::holds::Holds;
+use super::lifecycle_counters::LifecycleCounter;
 use super::node_class::NodeClassResolver;
 use super::node_report::removed_nodes::RemovedNodes;
 use super::nodeclaim::{GarbageCollector, NodeClaims, PendingRecovery};
 use super::nomination::{NominationView, Nominator};
+use super::pod_durations::PodDurationObserver;
 use super::provisioning::{InterruptedOwners, PlanNumber, Provisioner};
 use super::region_state::{LazyGuardrails, RegionState};
 use super::search_allowance::SearchAllowance;
@@ -115,6 +118,12 @@ pub struct ClusterController {
     pub(crate) holds: Holds,
     /// When the disruption methods run.
     pub(crate) disruption: Disruption,
+    /// What machines have cost.
+    pub(crate) cost_records: CostRecords,
+    /// What has become of machines, in numbers.
+    pub(crate) lifecycle_counter: LifecycleCounter,
+    /// How long pods wait.
+    pub(crate) pod_durations: PodDurationObserver,
     /// The last nodes that went.
     pub(crate) removed_nodes: RemovedNodes,
     /// What EC2NodeClasses were resolved to.

@@ -13,7 +13,7 @@ use super::guardrails::GuardrailsView;
 use super::nodeclaim::{ManagedClaim, StageKind};
 use super::status_reporter::drain_blocked_message;
 use super::view::{ClusterView, CpuAndMemory, InstanceAnomalies, MachineView, NodeView, PendingPodView, PodOutlook};
-use crate::cluster::{NodeRecord, PodRecord};
+use crate::cluster::{ClusterState, NodeRecord, PodRecord};
 use model::{MicroUsd, NodeName, PodKey, Text, Timestamp, labels};
 
 impl ClusterController {
@@ -23,9 +23,15 @@ impl ClusterController {
         let region = Arc::clone(&self.region);
         let guardrails = region.lock_guardrails(now);
         let shown = self.guardrails_view(&guardrails, region.settings());
-        let pools = self.pools_view(&guardrails);
+        let pools = self.pools_view(&guardrails, now);
         drop(guardrails);
         ClusterView { pools, ..self.view_of(region.offerings().counts().0, shown, now) }
+    }
+
+    /// The observed state as it is now, which is copied at its next change while it is held.
+    #[must_use]
+    pub fn observed_state(&self) -> Arc<ClusterState> {
+        self.state.snapshot()
     }
 
     /// Fingerprint of the view; changes whenever the view does.
@@ -33,7 +39,7 @@ impl ClusterController {
         let stages = self.claims.stage_fingerprint();
         let plan = self.provisioner.plan_in_progress();
         let version = (self.state.version(), self.connected, stages, self.decisions.last_id(), plan);
-        let planned = self.disruption.consolidation.planned_blocks.at();
+        let planned = (self.disruption.consolidation.planned_blocks.at(), self.disruption.eligible_nodes());
         (version, planned, self.guardrails.view_fingerprint(), self.gc.view_version())
     }
 
@@ -62,6 +68,10 @@ impl ClusterController {
             autoscalers: self.state.active_autoscalers().cloned().collect(),
             problems: self.state.problems().collect(),
             unmanaged_pools: self.unmanaged_pools(),
+            counters: self.lifecycle_counter.counters(),
+            holds: self.holds.counts(),
+            pod_durations: self.pod_durations.durations(),
+            eligible_nodes: self.disruption.eligible_nodes(),
         }
     }
 

@@ -65,6 +65,8 @@ use crate::nodeclaim::DrainTerms;
 use consolidation_schedule::Consolidation;
 pub(crate) use method::BlockedRepair;
 use method::{DisruptionView, Method, PlannedReplacement, Selection};
+use model::disruption_policy::DisruptionReason;
+use model::removal::RemovalReason;
 use model::{ClaimName, Millis, PoolName, Timestamp};
 use replacement_backoff::ReplacementBackoff;
 use selection::SelectionInput;
@@ -84,6 +86,8 @@ pub(crate) struct Disruption {
     recommended: BTreeSet<ClaimName>,
     /// When disruption is planned.
     pub(crate) consolidation: Consolidation,
+    /// Machines that the last pass found empty, or drifted, and that nothing on them holds.
+    eligible: (usize, usize),
 }
 
 /// Removals that a method proposes.
@@ -161,6 +165,17 @@ impl Disruption {
         self.next_pass.is_some_and(|pass| pass <= now)
     }
 
+    /// Nodes that could be removed or replaced for a reason, before budgets: by the last pass, and by the last plan of
+    /// disruption.
+    pub fn eligible_nodes(&self) -> [(DisruptionReason, usize); 3] {
+        let (empty, drifted) = self.eligible;
+        [
+            (DisruptionReason::Empty, empty),
+            (DisruptionReason::Drifted, drifted),
+            (DisruptionReason::Underutilized, self.consolidation.planned_blocks.eligible()),
+        ]
+    }
+
     /// Runs the methods, and schedules the next pass for what they wait for. While a plan is pending, until
     /// `plan_due`, it is unknown which nodes are needed: graceful methods run after it.
     pub fn reconcile(&mut self, view: &DisruptionView<'_>, interval: Millis, plan_due: Option<Timestamp>) -> Pass {
@@ -169,6 +184,11 @@ impl Disruption {
         let mut next_checks = Vec::new();
         for method in methods::in_passes().filter(|method| plan_due.is_none() || method.reason().is_forceful()) {
             let input = method.read(&view);
+            match method.reason().removal {
+                RemovalReason::Empty => self.eligible.0 = input.eligible(),
+                RemovalReason::Drifted => self.eligible.1 = input.eligible(),
+                _ => {}
+            }
             let selection = input.select();
             let selected = Selected::of(input, &selection);
             let Selection { removals, replacements, next_check, held_by_budget, blocked_repairs } = selection;

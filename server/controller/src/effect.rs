@@ -10,6 +10,7 @@ use super::status::{EventOrder, StatusOrder};
 use super::unavailable_offerings::OfferingKey;
 use crate::cluster::replacement::ReplacementWait;
 use crate::cluster::{HoldId, LaunchedFacts};
+use cost::CostInterval;
 use model::node_class::NodeClassQuery;
 use model::{
     ClaimName, ClusterName, Labels, LaunchOrder, NodeName, PodKey, PoolName, ProviderId, Taint, Text, Timestamp,
@@ -134,6 +135,13 @@ pub enum Effect {
         /// The counts, without machines.
         counts: ObjectCounts,
     },
+    /// Write what machines have cost; answered by `CostsRecorded`.
+    RecordCosts {
+        /// The target cluster.
+        cluster: ClusterName,
+        /// Intervals that are over, and those of machines that run as far as they are charged.
+        intervals: Vec<CostInterval>,
+    },
     /// Report a finding to users. Not answered.
     ReportFinding {
         /// The target cluster.
@@ -169,6 +177,7 @@ impl Effect {
             | Self::EndReplacements { cluster, .. }
             | Self::WriteHold { cluster, .. }
             | Self::PersistCounts { cluster, .. }
+            | Self::RecordCosts { cluster, .. }
             | Self::ClaimProbes { cluster, .. }
             | Self::ReportFinding { cluster, .. }
             | Self::PublishView { cluster } => cluster,

@@ -9,6 +9,7 @@ use super::unavailable_offerings::{OfferingKey, ProbeAnswer, UnavailableOffering
 use super::{DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::replacement::ReplacementsRead;
 use crate::cluster::{DecidedMoves, Observation};
+use cost::CostInterval;
 use model::interruption::InterruptionKind;
 use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{
@@ -192,6 +193,18 @@ pub enum Event {
         /// What was recorded.
         read: Box<ReplacementsRead>,
     },
+    /// What machines have cost is written.
+    CostsRecorded {
+        /// The cluster that the event concerns.
+        cluster: ClusterName,
+    },
+    /// The last interval of each machine that ran when the previous owner wrote what they cost. Precedes `LeaseAcquired`.
+    CostsLoaded {
+        /// The cluster that the event concerns.
+        cluster: ClusterName,
+        /// The intervals.
+        last: Vec<CostInterval>,
+    },
     /// All live holds of a cluster, as the store has them. Precedes `LeaseAcquired`, and follows a client's command.
     HoldsChanged {
         /// The cluster that the event concerns.
@@ -244,6 +257,8 @@ impl Event {
             | Self::MovesLoaded { cluster, .. }
             | Self::CountsLoaded { cluster, .. }
             | Self::ReplacementsLoaded { cluster, .. }
+            | Self::CostsRecorded { cluster }
+            | Self::CostsLoaded { cluster, .. }
             | Self::HoldsChanged { cluster, .. }
             | Self::LeaseAcquired { cluster, .. }
             | Self::Listed { cluster, .. }

@@ -17,5 +17,5 @@ mod planning;
 mod reconcile;
 
 pub use crate::cluster::{HOLD, HoldId};
-pub use hold::{CapacityHold, HeldPods, HoldEnd, HoldKind, HoldPlace, HoldStatus};
+pub use hold::{CapacityHold, HeldPods, HoldCounts, HoldEnd, HoldKind, HoldPlace, HoldStatus};
 pub(crate) use ledger::Holds;

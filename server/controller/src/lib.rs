@@ -22,7 +22,7 @@
 //! recovery, garbage collection), `nomination` (pod nominations and the registration gate),
 //! [`disruption`] (empty nodes, interruptions, the verifier's check of removals),
 //! `external_autoscalers` (other autoscalers), [`guardrails`] (safety limits),
-//! [`unavailable_offerings`] (insufficient capacity), [`status`] and `status_reporter` (conditions
+//! [`unavailable_offerings`] (insufficient capacity), [`status`], [`event_reason`], `origin` and `status_reporter` (conditions
 //! and events), [`view`] and `cluster_view` (read model for users), [`node_report`] (why a node is there, or went),
 //! [`executor`] (effects in flight).
 
@@ -32,13 +32,17 @@ mod cluster_controller;
 mod cluster_view;
 mod conditions;
 mod copy_on_write;
+mod cost_observer;
+mod cost_records;
 mod cost_view;
 pub mod decision;
 pub mod decision_input;
 pub mod disruption;
 pub mod disruption_allowance;
+pub mod durations;
 pub mod effect;
 pub mod event;
+pub mod event_reason;
 pub mod executor;
 mod external_autoscalers;
 mod finding;
@@ -48,13 +52,17 @@ pub mod holds;
 mod instance_owners;
 pub mod launch_evidence;
 mod launch_template;
+pub mod lifecycle_counters;
 mod node_class;
 pub mod node_report;
 mod nodeclaim;
 mod nomination;
 pub mod order;
+mod origin;
 pub mod planning_facts;
+pub mod pod_durations;
 pub mod pod_report;
+mod pool_view;
 mod provisioning;
 mod region_state;
 mod removal;
@@ -72,6 +80,7 @@ pub use decision_input::{DecisionAnswer, DecisionInput};
 pub use disruption::settings::{DisruptionSettings, RebalanceRecommendations, RepairMode};
 pub use effect::{Effect, Instruction, InstructionId, PodNomination};
 pub use event::{Event, Inspection, Launched};
+pub use event_reason::EventReason;
 pub use finding::Finding;
 pub use fleet_state::FleetState;
 pub use nodeclaim::{DecidedLaunch, LaunchState, LaunchedInstance, ListedInstance, Listing, OpenLaunch, StageKind};

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::cluster::NodeRecord;
 use crate::cluster_controller::{ClusterController, Context};
-use blocks::LiveBlocks;
+use blocks::{ClusterBlocks, LiveBlocks};
 use model::disruption_plan::{Block, BlockCode};
 use model::removal::RemovalReason;
 use model::{ClaimName, MicroUsd, NodeName, PoolName, Text, Timestamp};
@@ -76,7 +76,29 @@ pub struct Verdict {
     pub by: Vec<Block>,
 }
 
+/// What blocks a managed node that stays.
+pub(crate) struct NodeBlocks {
+    /// Its NodeClaim.
+    pub claim: ClaimName,
+    /// Whether its NodePool has a time for `consolidateAfter`.
+    pub consolidates: bool,
+    /// Why it would go, in the order of precedence, and what blocks it.
+    pub verdicts: Vec<Verdict>,
+}
+
 impl ClusterController {
+    /// What blocks those of `nodes` that this server manages and that stay.
+    pub(crate) fn blocks_of_nodes(&self, nodes: &[&NodeRecord], ctx: &Context<'_>) -> Vec<NodeBlocks> {
+        let cluster = ClusterBlocks::new(self, ctx);
+        let of_node = |node: &&NodeRecord| {
+            let blocks = LiveBlocks::new(self, &cluster, node, ctx);
+            let candidate = blocks.managed.filter(|candidate| !blocks.view.is_leaving(candidate.claim))?;
+            let consolidates = candidate.pool.disruption.consolidate_after.is_some();
+            Some(NodeBlocks { claim: candidate.claim.name.clone(), consolidates, verdicts: blocks.verdicts() })
+        };
+        nodes.iter().filter_map(of_node).collect()
+    }
+
     /// Why the Node of this name, or the Node of the NodeClaim of this name, is there, or why it went.
     #[must_use]
     pub fn node_report(&self, name: &str, now: Timestamp) -> NodeReport {
@@ -119,7 +141,8 @@ impl ClusterController {
         let machine = claim.and_then(|claim| self.claims.get(&claim.name));
         let leaves = machine.and_then(|machine| machine.termination_reason()).map(|why| Text::from(why.to_string()));
         let deleted = || node.deleting.then(|| Text::from("the Node was deleted in the cluster"));
-        let blocks = LiveBlocks::new(self, node, ctx);
+        let cluster = ClusterBlocks::new(self, ctx);
+        let blocks = LiveBlocks::new(self, &cluster, node, ctx);
         PresentNode {
             name: node.name.clone(),
             claim: claim.map(|claim| claim.name.clone()),

@@ -55,6 +55,8 @@ impl ClusterController {
             Event::MovesLoaded { moves, .. } => self.restore_moves(moves),
             Event::CountsLoaded { counts, .. } => self.guardrails.restore_counts(counts, ctx.now),
             Event::ReplacementsLoaded { read, .. } => self.load_replacements(*read),
+            Event::CostsLoaded { last, .. } => return self.cost_records.restore(last),
+            Event::CostsRecorded { .. } => return self.cost_records.confirm(),
             Event::HoldsChanged { read, holds, .. } => self.load_holds(read, holds, ctx.now),
             Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches),
             Event::Listed { listing, .. } => {
@@ -99,6 +101,7 @@ impl ClusterController {
         if let Observation::Upsert(object) = &observation {
             self.nominator.observe_change(object, &self.state, now);
         }
+        self.pod_durations.observe(&observation, &self.state, now);
         // The state is updated first: adoption, recovery and the batch window read it.
         self.apply_observation(observation, now);
         if !is_pod {
@@ -151,13 +154,16 @@ impl ClusterController {
         self.request_consolidation_if_due(ctx);
         self.end_recorded_replacements(ctx);
         self.persist_counts(ctx);
+        self.record_costs(ctx);
+        self.lifecycle_counter.count_decisions(self.decisions.recent().map(AsRef::as_ref));
+        self.lifecycle_counter.count(&mut self.claims, ctx.now);
         self.request_node_classes(ctx);
         self.reconcile_status(ctx);
         self.next_wakeup = self.next_wakeup_at(ctx);
     }
 
     fn next_wakeup_at(&mut self, ctx: &Context<'_>) -> Option<Timestamp> {
-        let settings = ctx.settings;
+        let (settings, costs) = (ctx.settings, self.next_cost_wakeup());
         let machines = self.claims.next_wakeup(settings.launch_timeout, settings.registration_timeout, ctx.now);
         let report = self.status_reporter.next_pass(ctx.now).filter(|_| self.may_report_status(ctx));
         let decisions = [self.disruption.next_wakeup(), report].into_iter().flatten().filter(|_| self.is_ready());
@@ -171,6 +177,7 @@ impl ClusterController {
             resolutions,
             self.next_resync(),
             self.next_counts_write(ctx),
+            costs,
             self.holds.next_wakeup(self.is_ready(), self.state.version(), ctx.now),
             self.state.assignments().next_expiry(),
             self.provisioner.next_wakeup(self.is_ready() && !self.holds.is_planning(), settings, ctx.now),

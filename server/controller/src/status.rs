@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::event_reason::EventReason;
 use model::node_class::NodeClassStatus;
 use model::{ClaimName, NodeName, PodKey, PoolName, Resources, Text, Timestamp, Zone};
 
@@ -153,12 +154,13 @@ pub struct EventOrder {
     pub subject: ObjectRef,
     /// UID of the object; empty when unknown.
     pub uid: Text,
-    /// `type`: `Warning` rather than `Normal`.
-    pub warning: bool,
-    /// `reason`, in CamelCase.
-    pub reason: &'static str,
+    /// `reason`, from which `type` follows.
+    pub reason: EventReason,
     /// `message`, one sentence.
     pub message: Text,
+    /// What tells it from other events of the same object and reason. Of those with the same series, one is recorded in an
+    /// interval, whatever their messages (Karpenter: dedupe values).
+    pub series: Text,
 }
 
 #[cfg(test)]

@@ -8,29 +8,42 @@
 //! condition can change. An object has at most one write in flight. A failed write is retried after
 //! a delay, because the cluster may have changed since.
 
+mod condition_events;
 mod consistency;
+mod consolidation_events;
+mod decision_events;
 mod event_recorder;
+mod event_text;
 mod events;
 mod health;
+mod machine_events;
+mod node_events;
+mod noted_events;
 mod pending_pod_events;
 mod pod_events;
+mod pool_events;
 mod reconcile;
+mod standing_events;
 mod statuses;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::status::{ObjectRef, StatusPatch};
-use super::{DecisionId, InstructionId};
+use super::status::{EventOrder, ObjectRef, StatusPatch};
+use super::{DecisionId, EventReason, InstructionId};
 use crate::cluster::PoolRecord;
+use crate::cluster::planning::UNREGISTERED;
 use crate::disruption::BlockedRepair;
-use crate::nodeclaim::StageKind;
+use crate::nodeclaim::{ManagedClaim, StageKind};
 use model::{ClaimName, Millis, PoolName, Timestamp};
 
 use consistency::Consistency;
+pub(super) use consolidation_events::Rejection;
 use event_recorder::EventRecorder;
-pub(super) use events::drain_blocked_message;
 use health::RegistrationHealth;
+pub(super) use machine_events::drain_blocked_message;
+use noted_events::NotedEvents;
 use pending_pod_events::PendingPodEvents;
+use standing_events::StandingEvents;
 
 /// Minimum time between two passes.
 const PASS_INTERVAL: Millis = Millis::from_secs(1);
@@ -76,6 +89,8 @@ pub(super) struct StatusReporter {
     health: RegistrationHealth,
     consistency: Consistency,
     pod_events: PendingPodEvents,
+    noted_events: NotedEvents,
+    standing_events: StandingEvents,
     event_recorder: EventRecorder,
 }
 
@@ -93,6 +108,14 @@ impl StatusReporter {
     /// Forgets why the machine of `claim` was to be removed: it stays.
     pub(super) fn clear_disruption(&mut self, claim: &ClaimName) {
         self.disruption_reasons.remove(claim);
+    }
+
+    /// Notes that the Node of `claim` joined without the taint that keeps pods away until it is registered.
+    pub(super) fn note_missing_taint(&mut self, machine: &ManagedClaim) {
+        let (subject, reason) = (ObjectRef::Claim(machine.name().clone()), EventReason::UnregisteredTaintMissing);
+        let message =
+            format!("its Node joined without the taint {UNREGISTERED}: pods may run on it before it is registered");
+        self.noted_events.add(vec![EventOrder::new(subject, reason, message, machine.launch_origin())]);
     }
 
     /// Replaces the NodePools whose repairs are blocked.

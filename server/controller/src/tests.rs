@@ -361,7 +361,7 @@ fn an_instance_launched_after_the_timeout_is_terminated() {
     assert!(effects.iter().any(terminated), "{effects:?}");
 }
 
-fn launched(order: &LaunchOrder, instance_type: &str, unavailable: &[&str]) -> Event {
+pub(super) fn launched(order: &LaunchOrder, instance_type: &str, unavailable: &[&str]) -> Event {
     Event::Launched(Box::new(Launched {
         cluster: text("c"),
         claim: order.claim.clone(),

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use super::Decision;
 use super::guardrails::GuardrailsView;
 use crate::cluster::ProblemRecord;
+use crate::holds::HoldCounts;
+use crate::lifecycle_counters::LifecycleCounters;
 use crate::nodeclaim::{LaunchedInstance, StageKind};
+use crate::pod_durations::PodDurations;
 use cost::CostParts;
+use model::disruption_policy::DisruptionReason;
 use model::plan::Reason;
 use model::{ClaimName, ClusterName, MicroUsd, NodeName, PodKey, PoolName, ProviderId, Resources, Text, Timestamp};
 
@@ -53,6 +57,14 @@ pub struct ClusterView {
     pub autoscalers: Vec<Text>,
     /// Objects that cannot be read or watched, and why.
     pub problems: Vec<ProblemRecord>,
+    /// What has become of machines since this process owns the cluster.
+    pub counters: Arc<LifecycleCounters>,
+    /// How long pods have waited since this process owns the cluster.
+    pub pod_durations: Arc<PodDurations>,
+    /// Nodes that could be removed or replaced for a reason, before budgets, at the last pass or plan of disruption.
+    pub eligible_nodes: [(DisruptionReason, usize); 3],
+    /// Live holds of capacity.
+    pub holds: HoldCounts,
     /// NodePools that are not managed, and why.
     pub unmanaged_pools: Vec<(PoolName, Text)>,
 }
@@ -95,6 +107,18 @@ pub struct PoolView {
     pub weight: i32,
     /// Why no instance is launched from it.
     pub closed: Option<Text>,
+    /// `spec.limits`.
+    pub limits: Resources,
+    /// Capacity of its launched NodeClaims, and their number as `nodes`.
+    pub usage: Resources,
+    /// Price per hour of its machines.
+    pub cost: MicroUsd,
+    /// How many of its nodes its budgets let be removed at one time, by reason.
+    pub allowed_disruptions: [(DisruptionReason, usize); 3],
+    /// Its nodes that are being removed or are not ready: they use up the budgets.
+    pub leaving: usize,
+    /// Pods that wait because of its limits.
+    pub limited_pods: usize,
 }
 
 /// View of a Node, or of a machine without one.

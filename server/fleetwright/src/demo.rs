@@ -55,7 +55,7 @@ pub fn run(flags: DemoFlags) -> Result<Status, Failure> {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     let collector = flags.collector.as_deref();
     let _traces = runtime
-        .block_on(async { telemetry::init_logging_and_tracing(&flags.log, false, collector) })
+        .block_on(async { telemetry::init_logging_and_tracing(&flags.log, false, collector, "demo") })
         .map_err(Failure::refused)?;
     let plan = demo::Plan {
         at_most: flags.at_most,

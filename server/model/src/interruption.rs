@@ -53,19 +53,6 @@ impl InterruptionKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// Reason of the Events on NodeClaim and Node (Karpenter's AWS provider: events of interruptions).
-    #[must_use]
-    pub fn event_reason(self) -> &'static str {
-        match self {
-            Self::SpotInterrupted => "SpotInterrupted",
-            Self::RebalanceRecommendation => "SpotRebalanceRecommendation",
-            Self::CapacityReservationInterrupted => "CapacityReservationInstanceInterrupted",
-            Self::ScheduledChange | Self::StatusCheckFailed => "InstanceUnhealthy",
-            Self::InstanceStopped => "InstanceStopping",
-            Self::InstanceTerminated => "InstanceTerminating",
-        }
-    }
-
     /// Whether the cloud lacks the capacity that it takes back, so that the same offering is not
     /// launched again for a while.
     #[must_use]

@@ -40,6 +40,12 @@ impl CapacityType {
             Self::OnDemand => "on-demand",
         }
     }
+
+    /// The capacity type of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Reserved, Self::Spot, Self::OnDemand].into_iter().find(|one| one.as_str() == name)
+    }
 }
 
 /// The capacity reservation that an offering uses.

@@ -1,6 +1,7 @@
 //! Points in time and durations, in whole milliseconds. All arithmetic saturates: an absurd time
 //! in a record cannot overflow.
 
+use std::fmt;
 use std::ops::{Add, Div, Mul, Sub};
 
 /// A point in time, in milliseconds since 1970-01-01T00:00:00Z.
@@ -28,6 +29,15 @@ impl Timestamp {
     #[must_use]
     pub fn duration_since(self, earlier: Self) -> Millis {
         (self - earlier).max(Millis::ZERO)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// RFC 3339 in UTC, whole seconds, as Kubernetes writes timestamps. A time that RFC 3339 cannot express is written as
+    /// the beginning of 1970.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let second = jiff::Timestamp::from_second(self.0.div_euclid(1_000)).unwrap_or_default();
+        write!(f, "{second}")
     }
 }
 
@@ -149,6 +159,14 @@ mod tests {
     use super::*;
 
     const MIN: Timestamp = Timestamp::from_millis(i64::MIN);
+
+    #[test]
+    fn a_time_is_written_in_whole_seconds_of_utc() {
+        // 20,000 days after 1970-01-01 are 2024-10-04.
+        let at = Timestamp::from_millis(20_000 * 86_400_000 + 61_999);
+        assert_eq!(at.to_string(), "2024-10-04T00:01:01Z");
+        assert_eq!(Timestamp::MAX.to_string(), "1970-01-01T00:00:00Z", "RFC 3339 has four digits for the year");
+    }
 
     #[test]
     fn a_time_plus_or_minus_a_duration_saturates_at_both_ends() {

@@ -579,5 +579,16 @@ fn loaded_events(
     now: Timestamp,
 ) -> impl Iterator<Item = Event> + use<> {
     let extent = intents::extent_event(cluster, answer).into_iter();
-    extent.chain(replacements::loaded_event(cluster, answer, now)).chain(holds::loaded_event(cluster, answer, now))
+    let costs = costs_event(cluster, answer).into_iter();
+    extent
+        .chain(replacements::loaded_event(cluster, answer, now))
+        .chain(holds::loaded_event(cluster, answer, now))
+        .chain(costs)
+}
+
+/// What the previous owner wrote about the costs of machines that ran.
+fn costs_event(cluster: &ClusterName, answer: &Result<LeaseOutcome, StoreError>) -> Option<Event> {
+    let Ok(LeaseOutcome::Granted { open, .. }) = answer else { return None };
+    let last = open.costs.clone();
+    (!last.is_empty()).then(|| Event::CostsLoaded { cluster: cluster.clone(), last })
 }

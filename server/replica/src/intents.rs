@@ -15,7 +15,7 @@ use model::{ClusterName, LaunchOption, LaunchOrder};
 use serde::{Deserialize, Serialize};
 
 use store::StoreError;
-use store::lease::{LeaseOutcome, ObservedExtent, OpenOperations};
+use store::lease::{LeaseOutcome, ObservedExtent};
 use store::operations::{AttemptOutcome, Intent, IntentState, OpenIntent, RecentAttempt};
 
 /// The launch request for the cloud.
@@ -267,10 +267,8 @@ pub fn to_observed_extent(extent: ObjectCounts) -> ObservedExtent {
 
 /// The object counts that the previous owner recorded for a cluster whose lease was granted.
 pub(crate) fn extent_event(cluster: &ClusterName, answer: &Result<LeaseOutcome, StoreError>) -> Option<Event> {
-    let Ok(LeaseOutcome::Granted { open: OpenOperations { extent: Some(extent), .. }, .. }) = answer else {
-        return None;
-    };
-    let ObservedExtent { nodes, claims, pools, pods, pending } = *extent;
+    let Ok(LeaseOutcome::Granted { open, .. }) = answer else { return None };
+    let ObservedExtent { nodes, claims, pools, pods, pending } = open.extent?;
     let [nodes, claims, pools, pods, pending] =
         [nodes, claims, pools, pods, pending].map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     let counts = ObjectCounts { nodes, claims, pools, pods, pending, machines: 0 };

@@ -6,6 +6,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use controller::cluster::ClusterState;
 use controller::executor::{Command, CommandId, Executor, Outcome};
 use controller::node_report::NodeReport;
 use controller::planning_facts::{FactsKey, NoFacts, PlanningFacts};
@@ -138,6 +139,12 @@ impl OwnedCluster {
     /// Nothing is known of the cluster, or what `known` names still holds.
     pub fn planning_facts(&self, known: Option<&FactsKey>, now: Timestamp) -> Result<PlanningFacts, NoFacts> {
         self.controller.planning_facts(known, now)
+    }
+
+    /// The observed state as it is now, which is copied at its next change while it is held.
+    #[must_use]
+    pub fn state(&self) -> Arc<ClusterState> {
+        self.controller.observed_state()
     }
 
     /// Epoch of the lease.

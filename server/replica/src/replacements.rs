@@ -122,7 +122,7 @@ mod tests {
 
     fn loaded(open: OpenOperations, now: i64) -> Option<ReplacementsRead> {
         let lease = Lease { scope: Scope::cluster("blue"), owner: "a".to_owned(), epoch: 2 };
-        match loaded_event(&"blue".into(), &Ok(LeaseOutcome::Granted { lease, open }), at(now)) {
+        match loaded_event(&"blue".into(), &Ok(LeaseOutcome::Granted { lease, open: Box::new(open) }), at(now)) {
             Some(Event::ReplacementsLoaded { read, .. }) => Some(*read),
             other => other.map(|event| panic!("{event:?}")),
         }

@@ -11,10 +11,12 @@ use tokio::sync::mpsc::{self, OwnedPermit, error::SendError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
+use trace::{InstructionContext, Span};
 use tracing::{info, warn};
 
 use super::delivery::Delivery;
 use crate::pools::Rereads;
+use crate::telemetry;
 use agent_session::state::{IdentityError, Output, Session, SessionEvent};
 use auth::rate_limit::{RateLimits, TokenBuckets};
 
@@ -93,7 +95,13 @@ pub(super) enum Command {
     Accept(u64),
     Refuse(String),
     Resync(String),
-    Instruct { id: InstructionId, instruction: Box<Instruction>, deadline: Timestamp },
+    Instruct {
+        id: InstructionId,
+        instruction: Box<Instruction>,
+        deadline: Timestamp,
+        /// The trace that it is part of.
+        context: Option<InstructionContext>,
+    },
 }
 
 /// The cluster's current stream.
@@ -235,7 +243,12 @@ impl Task {
             Command::Accept(epoch) => self.session.accept(epoch, now()),
             Command::Refuse(reason) => self.session.refuse(&reason),
             Command::Resync(reason) => self.session.request_resync(reason),
-            Command::Instruct { id, instruction, deadline } => self.session.instruct(id, *instruction, deadline, now()),
+            Command::Instruct { id, instruction, deadline, context } => {
+                if let Some(context) = context {
+                    self.session.trace_instruction(id, context);
+                }
+                self.session.instruct(id, *instruction, deadline, now())
+            }
         }
     }
 
@@ -279,6 +292,7 @@ impl Task {
                     }
                 }
                 Output::Notify(event) => self.pending_events.push_back(event),
+                Output::Export(spans) => export(spans),
                 Output::Close(reason) => {
                     warn!(reason, "closing agent stream");
                     self.end(Status::failed_precondition(reason));
@@ -304,6 +318,13 @@ impl Task {
 
     fn is_current(&self, stream: u64) -> bool {
         self.stream.as_ref().is_some_and(|current| current.number == stream)
+    }
+}
+
+/// Exports spans of an agent. Without a collector it was not asked for any.
+fn export(spans: Vec<Span>) {
+    if let Some(exporter) = telemetry::exporter() {
+        exporter.export_of_agent(spans);
     }
 }
 

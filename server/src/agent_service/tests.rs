@@ -167,7 +167,7 @@ impl TestBed {
 
     async fn instruct(&self, number: u64) {
         let instruction = Instruction::InitializeNode { claim: format!("claim-{number}").into(), node: "n".into() };
-        self.sessions.instruct(&"blue".into(), InstructionId(number), instruction, Timestamp::MAX).await;
+        self.sessions.instruct(&"blue".into(), InstructionId(number), instruction, Timestamp::MAX, None).await;
     }
 
     async fn begun(&self) {

@@ -1,13 +1,11 @@
 //! Counts calls that EC2 throttled, and those that were given up, for each account and region.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use replica::offerings::region_and_account;
 use store::lease::Scope;
 
-use crate::escape::escape_label;
+use crate::metrics::{Family, scope_labels};
 
 /// What this process counts of its calls.
 pub(crate) static CALLS: CallCounts = CallCounts(Mutex::new(BTreeMap::new()));
@@ -60,25 +58,24 @@ impl CallCounts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renders the Prometheus text format.
-    pub(crate) fn render(&self) -> String {
-        let mut text = String::new();
-        for (name, help, value) in METRICS {
-            // Writing to a String cannot fail.
-            let _always = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
-            for (scope, counts) in &*self.counts() {
-                let (region, account) = region_and_account(scope);
-                let labels = format!("account=\"{}\",region=\"{}\"", escape_label(account), escape_label(region));
-                let _always = writeln!(text, "{name}{{{labels}}} {}", value(counts));
+    /// The counters.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let counts = self.counts();
+        let family = |(name, help, value): Metric| {
+            let mut family = Family::counter(name, help).labelled(&["account", "region"]);
+            for (scope, counts) in &*counts {
+                family.push(scope_labels(scope), value(counts).into());
             }
-        }
-        text
+            family
+        };
+        METRICS.into_iter().map(family).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics;
 
     #[test]
     fn each_account_and_region_is_counted_by_itself() {
@@ -88,15 +85,12 @@ mod tests {
         counts.record_throttled(&scope("eu-west-1"));
         counts.record_throttled(&scope("eu-west-1"));
         counts.record_given_up(&scope("us-east-1"));
-        let text = counts.render();
-        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let expected = [
             "fleetwright_ec2_calls_throttled_total{account=\"1\",region=\"eu-west-1\"} 2",
             "fleetwright_ec2_calls_throttled_total{account=\"1\",region=\"us-east-1\"} 0",
             "fleetwright_ec2_calls_given_up_total{account=\"1\",region=\"eu-west-1\"} 0",
             "fleetwright_ec2_calls_given_up_total{account=\"1\",region=\"us-east-1\"} 1",
         ];
-        assert_eq!(lines, expected);
-        assert_eq!(text.matches("# TYPE ").count(), 2);
+        assert_eq!(metrics::series(counts.families()), expected);
     }
 }

@@ -9,6 +9,7 @@ use tonic::{Request, Response, Status};
 use super::deadline;
 use super::errors::{Reason, status};
 use super::holds::{self, Caller};
+use super::quote_metrics::QUOTES;
 use super::request_limits::RequestLimits;
 use super::threads::CapacityThreads;
 use crate::fleet::replica_clients::is_part;
@@ -40,9 +41,15 @@ impl CapacityService for CapacityApi {
     }
 
     async fn quote(&self, request: Request<v1::QuoteRequest>) -> Result<Response<v1::QuoteResponse>, Status> {
-        let (part, deadline) = (is_part(&request), deadline::of(&request));
-        self.limits.take(client(&request), clock::now())?;
-        self.quote_now(request.into_inner(), part, deadline).await.map(Response::new)
+        let (part, deadline, begun) = (is_part(&request), deadline::of(&request), Instant::now());
+        let answer = match self.limits.take(client(&request), clock::now()) {
+            Ok(()) => self.quote_now(request.into_inner(), part, deadline).await,
+            Err(refused) => Err(refused),
+        };
+        if !part {
+            QUOTES.observe(begun.elapsed(), answer.is_ok());
+        }
+        answer.map(Response::new)
     }
 
     async fn hold(&self, request: Request<v1::HoldRequest>) -> Result<Response<v1::Hold>, Status> {

@@ -80,7 +80,9 @@ pub fn run(flags: ServeFlags) -> Result<Status, Failure> {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     let collector = config.trace_collector.as_deref();
     let _traces = runtime
-        .block_on(async { telemetry::init_logging_and_tracing(&config.log_filter, config.log_json, collector) })
+        .block_on(async {
+            telemetry::init_logging_and_tracing(&config.log_filter, config.log_json, collector, &config.lease.owner)
+        })
         .map_err(Failure::refused)?;
     let grace = config.shutdown_grace;
     let ended = runtime.block_on(serve::until_stopped(clouds::start(config), grace));

@@ -124,6 +124,14 @@ pub const KEYS: &[ConfigKey] = &[
         "Retention of a cluster's lease row, with its unfinished operations, after the last replica released the cluster. A cluster that reconnects later starts without stored state; its instances are recovered from their NodeClaims.",
     ),
     key(
+        "store.keep-costs",
+        "store-keep-costs",
+        ValueType::Duration,
+        "9600h",
+        "800d",
+        "Retention of what machines have cost: by the hour for a week, then by the day. The default, 400 days, covers a month and the same one a year before.",
+    ),
+    key(
         "cloud.provider",
         "cloud-provider",
         ValueType::Choice("simulated|ec2"),
@@ -674,7 +682,7 @@ pub const KEYS: &[ConfigKey] = &[
         ValueType::Url,
         "",
         "http://127.0.0.1:4317",
-        "OTLP/gRPC endpoint for traces: one trace per launching decision, from its first pod to the instance ids. Unset: tracing is off. OTEL_EXPORTER_OTLP_ENDPOINT and the other OpenTelemetry variables (service name, headers, sampler) are also read.",
+        "OTLP/gRPC endpoint for traces: one trace per decision, from its first pod until its pods are bound and its removed machines are gone, with spans of the agent, which needs no collector. Unset: tracing is off. OTEL_EXPORTER_OTLP_ENDPOINT and the other OpenTelemetry variables (service name, headers, sampler) are also read.",
     ),
 ];
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::lease_renewal::{HeldLeases, LeaseRenewer};
-use super::{records, traces};
+use super::records;
 use crate::api_budget::{CallContext, within};
 use crate::config::LeaseConfig;
 use crate::{interruptions, views};
@@ -44,9 +44,7 @@ pub(super) async fn run_within_limit<C: CloudProvider + 'static>(
 ) -> Input {
     let Some((by, late)) = call.limit() else { return runner.run(call).await };
     let timeout = clock::duration(by.duration_since(now));
-    let done = tokio::time::timeout(timeout, runner.run(call)).await.unwrap_or(late);
-    traces::record_outcome(&done);
-    done
+    tokio::time::timeout(timeout, runner.run(call)).await.unwrap_or(late)
 }
 
 /// Runs the calls of a [`replica::Coordinator`] and its clusters.
@@ -342,6 +340,10 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
                 Ok(None)
             }
             Effect::PersistCounts { counts, .. } => self.put_extent(counts).await,
+            Effect::RecordCosts { cluster, intervals } => {
+                self.store.put_costs(&self.lease, &intervals).await.map_err(retry)?;
+                Ok(Some(Event::CostsRecorded { cluster }))
+            }
             Effect::Terminate { cluster, cluster_uid, claim, provider_id } => {
                 self.terminate(cluster, &cluster_uid, claim, provider_id).await
             }

@@ -155,17 +155,17 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
         let listing_delay = LISTING_SPREAD.mul_f64(FxBuildHasher.hash_one(&name) as f64 / u64::MAX as f64);
         let mut task = Self {
             cluster: OwnedCluster::new(name.clone(), lease, &context.settings),
-            name,
             latency_tracker: LatencyTracker::new(Arc::clone(&context.latencies)),
             inbox,
             calls: JoinSet::new(),
-            traces: Traces::default(),
+            traces: Traces::new(&name, &context.settings.scope),
             last_step: Instant::now(),
             publish_at: None,
             last_view: None,
             listing: None,
             listing_delay,
             ends,
+            name,
             context,
         };
         let mut limits = task.context.limits.subscribe();
@@ -186,7 +186,7 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
                 }
                 Next::CallEnded(ended) => match ended? {
                     Input::CommandEnded { id, outcome, .. } => {
-                        task.traces.finish_launch(id, &outcome);
+                        task.traces.end_command(id, &outcome, clock::now());
                         task.step(ClusterInput::CommandEnded { id, outcome }).await;
                     }
                     Input::ClusterEvent(event) => task.step(ClusterInput::Event(event)).await,
@@ -214,6 +214,7 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
             Subject::Planning { known, answer } => {
                 drop(answer.send(self.cluster.planning_facts(known.as_deref(), now)));
             }
+            Subject::State { answer } => drop(answer.send(self.cluster.state())),
         }
     }
 
@@ -257,6 +258,7 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
         let now = clock::now();
         let timer = StepTimer::for_cluster_input(&input);
         let in_step = self.context.heartbeat.begin_step();
+        self.traces.observe(&input, now);
         let outputs = self.cluster.handle(input, now);
         drop(in_step);
         timer.end(&self.context.latencies.step_times);
@@ -281,8 +283,8 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
             Output::Refuse { cluster, reason } => sessions.refuse(&cluster, reason).await,
             Output::Resync { cluster, reason } => sessions.resync(&cluster, reason.to_string()).await,
             Output::Instruct { cluster, id, instruction, deadline } => {
-                self.traces.begin_create(&cluster, &instruction);
-                self.context.sessions.instruct(&cluster, id, *instruction, deadline).await;
+                let context = self.traces.instruct(id, &instruction, now);
+                self.context.sessions.instruct(&cluster, id, *instruction, deadline, context).await;
             }
             Output::PublishView(_) => {
                 let earliest = self.last_view.map(|last| last + self.context.view_interval());
@@ -292,7 +294,7 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
     }
 
     fn call(&mut self, call: Call, now: Timestamp) {
-        let span = self.traces.span_for(&call, now);
+        let span = self.traces.begin_call(&call, now);
         let task = run_within_limit(Arc::clone(&self.context.runner), call, now).instrument(span);
         self.calls.spawn_on(task, &self.context.io);
     }
@@ -310,6 +312,7 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
     /// Lets calls in flight end. Their outcomes are recorded by the calls themselves, so that the
     /// next owner of the cluster need not query the cloud for them.
     async fn end(mut self) {
+        self.traces.close();
         if self.ends.released.is_cancelled() {
             self.calls.detach_all();
             let gone = ViewUpdate::new(self.name.clone(), None, clock::now());

@@ -114,7 +114,9 @@ mod tests {
 
     fn counts(latencies: &Latencies) -> [bool; 2] {
         // 40 ms is a histogram bound: three decisions, or orders, within it.
-        let within = |histogram: &Histogram| histogram.render("x", "").contains("le=\"0.04\"} 3\n");
+        let within = |histogram: &Histogram| {
+            crate::metrics::series(vec![histogram.family("x", "")]).contains(&"x_bucket{le=\"0.04\"} 3".to_owned())
+        };
         [within(&latencies.decided), within(&latencies.ordered)]
     }
 

@@ -3,7 +3,6 @@
 //! their kind.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use controller::Event;
 use controller::cluster::Observation;
 use tracing::debug;
 
+use crate::metrics::{Family, Value};
 use agent_session::SessionEvent;
 use replica::{ClusterInput, Input};
 
@@ -60,21 +60,18 @@ impl StepTimes {
         *time += took;
     }
 
-    /// Renders the Prometheus text format.
-    pub(crate) fn render(&self) -> String {
+    /// The metrics.
+    pub(crate) fn families(&self) -> [Family; 2] {
         let step_times = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (mut steps, mut seconds) = (String::new(), String::new());
-        // Writing to a String cannot fail.
+        let help = "Steps of the control loop and of the tasks of clusters, by kind.";
+        let mut steps = Family::counter("fleetwright_loop_steps_total", help).labelled(&["kind"]);
+        let help = "Seconds spent in steps, by kind.";
+        let mut seconds = Family::counter("fleetwright_loop_seconds_total", help).labelled(&["kind"]);
         for (kind, (count, time)) in step_times {
-            let _always = writeln!(steps, "fleetwright_loop_steps_total{{kind=\"{kind}\"}} {count}");
-            let _always = writeln!(seconds, "fleetwright_loop_seconds_total{{kind=\"{kind}\"}} {}", time.as_secs_f64());
+            steps.push(vec![("kind", kind.to_owned())], count.into());
+            seconds.push(vec![("kind", kind.to_owned())], Value::Number(time.as_secs_f64()));
         }
-        format!(
-            "# HELP fleetwright_loop_steps_total Steps of the control loop and of the tasks of clusters, by kind.\n\
-             # TYPE fleetwright_loop_steps_total counter\n{steps}\
-             # HELP fleetwright_loop_seconds_total Seconds spent in steps, by kind.\n\
-             # TYPE fleetwright_loop_seconds_total counter\n{seconds}"
-        )
+        [steps, seconds]
     }
 }
 
@@ -124,11 +121,11 @@ mod tests {
         for (kind, millis) in [("lease", 2), ("cluster_snapshot", 10), ("lease", 3)] {
             step_times.record(kind, Duration::from_millis(millis));
         }
-        let text = step_times.render();
+        let text = crate::metrics::series(step_times.families().into()).join("\n");
         for line in [
-            "fleetwright_loop_steps_total{kind=\"lease\"} 2\n",
-            "fleetwright_loop_seconds_total{kind=\"lease\"} 0.005\n",
-            "fleetwright_loop_seconds_total{kind=\"cluster_snapshot\"} 0.01\n",
+            "fleetwright_loop_steps_total{kind=\"lease\"} 2",
+            "fleetwright_loop_seconds_total{kind=\"lease\"} 0.005",
+            "fleetwright_loop_seconds_total{kind=\"cluster_snapshot\"} 0.01",
         ] {
             assert!(text.contains(line), "{line} is missing in:\n{text}");
         }

@@ -11,9 +11,10 @@ use fleetwright_proto::v1;
 use model::plan::Reason;
 use model::{ClusterName, PoolName, Text, Timestamp};
 use prost_types::Timestamp as ProtoTimestamp;
+use trace::SpanContext;
 
 use super::resource_names as names;
-use crate::views;
+use crate::{telemetry, views};
 
 /// Maximum waiting removals of a cluster; all of them are counted.
 const WAITING_SHOWN: usize = 200;
@@ -165,7 +166,8 @@ pub(crate) fn node(cluster: &ClusterName, node: &NodeView) -> v1::Node {
     }
 }
 
-fn breakdown(parts: &CostParts) -> v1::CostBreakdown {
+/// Amounts by cause.
+pub(crate) fn breakdown(parts: &CostParts) -> v1::CostBreakdown {
     v1::CostBreakdown {
         useful: parts.get(CostCause::Useful),
         booting: parts.get(CostCause::Booting),
@@ -247,7 +249,14 @@ pub(crate) fn decision(decision: &Decision) -> v1::Decision {
         kind: decision.reason.as_str().to_owned(),
         summary: views::summary(decision),
         reasons: views::reasons(decision).collect(),
+        trace_id: trace_id(&decision.cluster, decision.id.0, decision.at),
     }
+}
+
+/// Id of a decision's trace; empty when this server exports none.
+pub(crate) fn trace_id(cluster: &ClusterName, number: u64, at: Timestamp) -> String {
+    let id = || SpanContext::of_decision(cluster, number, at).trace().to_string();
+    telemetry::exporter().map(|_| id()).unwrap_or_default()
 }
 
 /// Saturates at four billion.

@@ -128,6 +128,7 @@ pub(crate) static DECISIONS: LazyLock<Schema<v1::Decision>> = LazyLock::new(|| {
         .timestamp("decide_time", |row| millis(row.decide_time.as_ref()))
         .text("kind", |row| text(&row.kind))
         .text("summary", |row| text(&row.summary))
+        .text("trace_id", |row| text(&row.trace_id))
 });
 
 /// Fields of holds.

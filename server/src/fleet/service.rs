@@ -167,6 +167,25 @@ impl FleetService for FleetApi {
         self.cost_now(request.into_inner(), part).await.map(Response::new)
     }
 
+    async fn get_spend(&self, request: Request<v1::GetSpendRequest>) -> Result<Response<v1::Spend>, Status> {
+        let request = request.into_inner();
+        let read = self.spend_now(request.clone());
+        self.shared_answers.spend.get_or_read(&request, read).await.map(Response::new)
+    }
+
+    async fn list_cost_intervals(
+        &self,
+        request: Request<v1::ListCostIntervalsRequest>,
+    ) -> Result<Response<v1::ListCostIntervalsResponse>, Status> {
+        self.list_cost_intervals_now(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_savings(&self, request: Request<v1::GetSavingsRequest>) -> Result<Response<v1::Savings>, Status> {
+        let request = request.into_inner();
+        let read = self.savings_now(request.clone());
+        self.shared_answers.savings.get_or_read(&request, read).await.map(Response::new)
+    }
+
     async fn get_server_info(
         &self,
         _request: Request<v1::GetServerInfoRequest>,

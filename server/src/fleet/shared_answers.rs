@@ -1,9 +1,11 @@
 //! Answers that several clients get and that are made once: a dashboard on a wall, and twenty people after an alert.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fleetwright_proto::v1;
+use prost::Message;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tonic::Status;
@@ -13,6 +15,12 @@ use super::shared_messages::SharedMessages;
 /// Maximum age of problems that another client has asked for.
 const MAX_AGE: Duration = Duration::from_millis(250);
 
+/// Maximum age of sums of costs that another client has asked for. They are written every half hour.
+const MAX_AGE_OF_SPEND: Duration = Duration::from_secs(10);
+
+/// Reports that are kept: a view of the dashboard for each.
+const REPORTS: usize = 32;
+
 /// Answers of one replica.
 #[derive(Default)]
 pub(crate) struct SharedAnswers {
@@ -20,6 +28,40 @@ pub(crate) struct SharedAnswers {
     pub(super) messages: SharedMessages,
     /// Problems of the fleet.
     pub(super) problems: SharedProblems,
+    /// Sums of costs.
+    pub(super) spend: SharedReports<v1::Spend>,
+    /// Savings.
+    pub(super) savings: SharedReports<v1::Savings>,
+}
+
+/// The latest reports by request. The database sums many rows for each, one report at a time.
+#[derive(Default)]
+pub(super) struct SharedReports<R>(Mutex<VecDeque<(Vec<u8>, Instant, R)>>);
+
+impl<R: Clone> SharedReports<R> {
+    /// The report for this request, which `read` reads if it is old.
+    ///
+    /// # Errors
+    /// That of `read`.
+    pub(super) async fn get_or_read(
+        &self,
+        request: &impl Message,
+        read: impl Future<Output = Result<R, Status>>,
+    ) -> Result<R, Status> {
+        let key = request.encode_to_vec();
+        let mut kept = self.0.lock().await;
+        kept.retain(|(_, read_at, _)| read_at.elapsed() < MAX_AGE_OF_SPEND);
+        if let Some((_, _, report)) = kept.iter().find(|(of, _, _)| *of == key) {
+            return Ok(report.clone());
+        }
+        let read_at = Instant::now();
+        let report = read.await?;
+        kept.push_back((key, read_at, report.clone()));
+        if kept.len() > REPORTS {
+            kept.pop_front();
+        }
+        Ok(report)
+    }
 }
 
 /// Problems, and names of the clusters that are missing.
@@ -88,5 +130,27 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(failed.await.err().map(|status| status.code()), Some(tonic::Code::Unavailable));
         assert_eq!(ask().await.unwrap().unreachable, ["3"], "a failure is not kept");
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_report_is_read_once_for_the_same_request_in_ten_seconds() {
+        let (shared, count) = (SharedReports::<u32>::default(), Cell::new(0));
+        let ask = |parent: &str| {
+            let request = v1::GetSpendRequest { parent: parent.to_owned(), ..Default::default() };
+            let (shared, count) = (&shared, &count);
+            async move {
+                let read = async {
+                    count.set(count.get() + 1);
+                    Ok(count.get())
+                };
+                shared.get_or_read(&request, read).await.unwrap()
+            }
+        };
+        assert_eq!((ask("").await, ask("").await, ask("clusters/a").await, ask("").await), (1, 1, 2, 1));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(ask("").await, 3);
+        for number in 0..100 {
+            ask(&number.to_string()).await;
+        }
+        assert_eq!(shared.0.lock().await.len(), REPORTS);
     }
 }

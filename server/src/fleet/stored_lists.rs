@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fleetwright_proto::v1;
 use listing::{ListRequest, Query};
+use model::Timestamp;
 use replica::offerings::region_and_account;
 use sha2::{Digest, Sha256};
 use store::guardrails::{AuditEntry, AuditRow};
@@ -32,7 +33,7 @@ const OFFERINGS_WITHIN: std::time::Duration = std::time::Duration::from_secs(24 
 
 /// # Errors
 /// `INVALID_ARGUMENT` if it is negative.
-fn page_size(asked: i32) -> Result<u32, Status> {
+pub(super) fn page_size(asked: i32) -> Result<u32, Status> {
     match u32::try_from(asked) {
         Ok(0) => Ok(PAGE.0),
         Ok(size) => Ok(size.min(PAGE.1)),
@@ -60,6 +61,45 @@ fn read_number_token(token: &str, arguments: &[&str]) -> Result<Option<u64>, Sta
     number.parse().map(Some).map_err(|_| refused())
 }
 
+/// The end of the year 9999, in milliseconds since 1970.
+const LATEST_MS: i64 = 253_402_300_799_999;
+
+/// Where a list that is ordered by start and name continues, and the time that it is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct StartToken {
+    pub(super) from_ms: i64,
+    pub(super) to_ms: i64,
+    pub(super) start_ms: i64,
+    pub(super) name: String,
+}
+
+impl StartToken {
+    /// The token's text, for the list of this parent only.
+    pub(super) fn write(&self, parent: &str) -> String {
+        let Self { from_ms, to_ms, start_ms, name } = self;
+        URL_SAFE_NO_PAD.encode(format!("{from_ms} {to_ms} {start_ms} {name} {}", fingerprint(&[parent])))
+    }
+
+    /// # Errors
+    /// `INVALID_ARGUMENT` if it is none of the list of this parent.
+    pub(super) fn read(token: &str, parent: &str) -> Result<Option<Self>, Status> {
+        if token.is_empty() {
+            return Ok(None);
+        }
+        let text = URL_SAFE_NO_PAD.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let parse = |text: String| {
+            let [from, to, start, name, of] = text.split(' ').collect::<Vec<_>>().try_into().ok()?;
+            let (from_ms, to_ms, start_ms) = (from.parse().ok()?, to.parse().ok()?, start.parse().ok()?);
+            // The fingerprint is no secret, so the times may be any.
+            let [from_ms, to_ms, start_ms] = [from_ms, to_ms, start_ms].map(|ms: i64| ms.clamp(0, LATEST_MS));
+            (of == fingerprint(&[parent])).then(|| Self { from_ms, to_ms, start_ms, name: name.to_owned() })
+        };
+        text.and_then(parse).map(Some).ok_or_else(|| {
+            Status::invalid_argument("page_token is none of this list: pass it with the arguments of the first page")
+        })
+    }
+}
+
 fn fingerprint(arguments: &[&str]) -> String {
     let mut digest = Sha256::new();
     for argument in arguments {
@@ -71,11 +111,13 @@ fn fingerprint(arguments: &[&str]) -> String {
 
 fn decision(stored: StoredDecision, full: bool) -> v1::Decision {
     let cluster = stored.scope.cluster_name().unwrap_or_default();
+    let decided_at = Timestamp::from_millis(stored.decision.decided_at_ms);
     let reasons = stored.decision.report.lines().filter(|_| full).map(str::to_owned).collect();
     v1::Decision {
         name: names::child(cluster, "decisions", &stored.decision.number.to_string()),
         number: stored.decision.number,
         decide_time: Some(encode::from_millis(stored.decision.decided_at_ms)),
+        trace_id: encode::trace_id(&cluster.into(), stored.decision.number, decided_at),
         kind: stored.decision.kind,
         summary: stored.decision.summary,
         reasons,

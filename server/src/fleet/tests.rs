@@ -5,6 +5,7 @@ use std::time::Duration;
 use controller::guardrails::GuardrailsView;
 use controller::view::{ClusterView, CpuAndMemory, InstanceAnomalies, NodeView, PendingPodView, PodOutlook};
 use futures::StreamExt;
+use model::disruption_policy::DisruptionReason;
 use model::{ClusterName, MicroUsd, PodKey, Timestamp};
 use tonic::Code;
 
@@ -88,6 +89,11 @@ fn view(cluster: &str, nodes: &[(&str, i64)], pods: &[(&str, &str)]) -> ClusterV
         autoscalers: Vec::new(),
         problems: Vec::new(),
         unmanaged_pools: Vec::new(),
+        counters: Default::default(),
+        pod_durations: Default::default(),
+        holds: Default::default(),
+        eligible_nodes: [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized]
+            .map(|reason| (reason, 0)),
     }
 }
 

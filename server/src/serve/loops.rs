@@ -16,6 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::regions::RegionComponents;
 use crate::agent_service::{Delivery, Sessions};
 use crate::capacity::learning::TaughtRegion;
+use crate::clouds::measured::MeasuredCloud;
 use crate::config::LeaseConfig;
 use crate::control_loop::{
     ControlLoop, Heartbeat, Latencies, PlannerThreads, PlanningMode, ViewPublisher, admissions_of_each, lease_slots,
@@ -108,7 +109,7 @@ pub(crate) fn start<C: CloudProvider + 'static>(
             planners: Arc::clone(&planners),
             sessions: sessions.clone(),
             store: Arc::clone(&store),
-            cloud: region.cloud,
+            cloud: Arc::new(MeasuredCloud::new(region.cloud)),
             lease: lease.clone(),
             region: region.scope,
             views: views.clone(),

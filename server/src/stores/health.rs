@@ -10,6 +10,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
+use crate::metrics::Family;
+
 /// Time between two checks.
 const INTERVAL: Duration = Duration::from_secs(2);
 
@@ -28,13 +30,10 @@ impl StoreHealth {
         *self.0.borrow()
     }
 
-    /// The gauge in the Prometheus text format.
-    pub(crate) fn render(&self) -> String {
-        let value = u8::from(self.is_up());
-        format!(
-            "# HELP fleetwright_store_up Whether the store answers. Without it no decision is made.\n\
-             # TYPE fleetwright_store_up gauge\nfleetwright_store_up {value}\n"
-        )
+    /// The gauge.
+    pub(crate) fn family(&self) -> Family {
+        Family::gauge("fleetwright_store_up", "Whether the store answers. Without it no decision is made.")
+            .with(Vec::new(), self.is_up().into())
     }
 }
 

@@ -29,7 +29,7 @@ macro_rules! assets {
     };
 }
 
-const ASSETS: [Asset; 17] = assets![
+const ASSETS: [Asset; 19] = assets![
     "style.css" STYLE,
     "main.js" SCRIPT,
     "html.js" SCRIPT,
@@ -41,7 +41,9 @@ const ASSETS: [Asset; 17] = assets![
     "parts.js" SCRIPT,
     "fleet_views.js" SCRIPT,
     "cluster_views.js" SCRIPT,
+    "cost_parts.js" SCRIPT,
     "cost_views.js" SCRIPT,
+    "spend_views.js" SCRIPT,
     "vendor/preact.mjs" SCRIPT,
     "vendor/htm.mjs" SCRIPT,
     "vendor/preact.LICENSE" TEXT,

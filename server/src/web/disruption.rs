@@ -1,8 +1,8 @@
-//! Prometheus metrics of plans of disruption, and of how long clusters wait for them.
-
-use std::fmt::Write;
+//! Metrics of plans of disruption, and of how long clusters wait for them.
 
 use controller::disruption_allowance::DisruptionTotals;
+
+use crate::metrics::Family;
 
 /// Metric: plans of disruption that began.
 pub const DISRUPTION_BEGUN: &str = "fleetwright_disruption_plans_total";
@@ -22,24 +22,23 @@ const WAITED: &str = "Time that plans of disruption were due before they began, 
 /// The longest wait.
 const LONGEST: &str = "Longest time that a plan of disruption was due before it began, since the process started. More than a few minutes: raise disruption.cpu or disruption.interval.";
 
-/// Renders the Prometheus text format.
-pub(super) fn render(totals: &DisruptionTotals) -> String {
+/// The metrics.
+pub(super) fn families(totals: &DisruptionTotals) -> Vec<Family> {
     let DisruptionTotals { begun, waited, longest_wait, deferred, used, waiting } = *totals;
-    let mut text = String::new();
-    let mut metric = |name: &str, kind: &str, help: &str, value: String| {
-        // Writing to a String cannot fail.
-        let _always = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
-    };
-    let seconds = |millis: model::Millis| (millis.get() as f64 / 1_000.0).to_string();
-    metric(DISRUPTION_BEGUN, "counter", "Plans of disruption that began.", begun.to_string());
-    metric("fleetwright_disruption_plans_waiting", "gauge", WAITING, waiting.to_string());
-    metric(DISRUPTION_WAITED, "counter", WAITED, seconds(waited));
-    metric(DISRUPTION_LONGEST_WAIT, "gauge", LONGEST, seconds(longest_wait));
-    let help = "Times that a cluster asked for a plan of disruption and was told to wait.";
-    metric("fleetwright_disruption_plans_deferred_total", "counter", help, deferred.to_string());
-    let help = "Processor time of the plans of disruption that ended.";
-    metric(DISRUPTION_CPU, "counter", help, used.as_secs_f64().to_string());
-    text
+    let seconds = |millis: model::Millis| (millis.get() as f64 / 1_000.0).into();
+    vec![
+        Family::counter(DISRUPTION_BEGUN, "Plans of disruption that began.").of(begun),
+        Family::gauge("fleetwright_disruption_plans_waiting", WAITING).with(Vec::new(), waiting.into()),
+        Family::counter(DISRUPTION_WAITED, WAITED).with(Vec::new(), seconds(waited)),
+        Family::gauge(DISRUPTION_LONGEST_WAIT, LONGEST).with(Vec::new(), seconds(longest_wait)),
+        Family::counter(
+            "fleetwright_disruption_plans_deferred_total",
+            "Times that a cluster asked for a plan of disruption and was told to wait.",
+        )
+        .of(deferred),
+        Family::counter(DISRUPTION_CPU, "Processor time of the plans of disruption that ended.")
+            .with(Vec::new(), used.as_secs_f64().into()),
+    ]
 }
 
 #[cfg(test)]
@@ -60,8 +59,7 @@ mod tests {
             used: Duration::from_millis(250),
             waiting: 2,
         };
-        let text = render(&totals);
-        let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let values = crate::metrics::series(families(&totals));
         let expected = [
             "fleetwright_disruption_plans_total 4",
             "fleetwright_disruption_plans_waiting 2",

@@ -1,11 +1,11 @@
-//! Prometheus metrics of the searches for plans cheaper than the first packing.
-
-use std::fmt::Write;
+//! Metrics of the searches for plans cheaper than the first packing.
 
 use controller::search_allowance::SearchTotals;
 
-/// Renders the Prometheus text format.
-pub(super) fn render(totals: &SearchTotals) -> String {
+use crate::metrics::Family;
+
+/// The counters.
+pub(super) fn families(totals: &SearchTotals) -> Vec<Family> {
     let SearchTotals {
         granted,
         granted_steps,
@@ -19,51 +19,35 @@ pub(super) fn render(totals: &SearchTotals) -> String {
         failed,
         saved,
     } = *totals;
-    let mut text = String::new();
-    let mut counter = |name: &str, help: &str, values: &[(&str, String)]| {
-        // Writing to a String cannot fail.
-        let _always = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
-        for (labels, value) in values {
-            let _always = writeln!(text, "{name}{labels} {value}");
-        }
-    };
-    let count = |labels: &'static str, count: u64| (labels, count.to_string());
-    counter(
-        "fleetwright_searches_total",
-        "Searches for plans cheaper than the first packing, and for nodes to replace together.",
-        &[count("", granted)],
-    );
-    counter(
-        "fleetwright_searches_skipped_total",
-        "Batches without a search: the allowance was used up, every search thread was busy, or the window closes too early.",
-        &[
-            count("{reason=\"allowance\"}", skipped_allowance),
-            count("{reason=\"busy\"}", skipped_busy),
-            count("{reason=\"time\"}", skipped_time),
-        ],
-    );
-    counter(
-        "fleetwright_searches_ended_total",
-        "Searches whose plan became the decision, or was dropped: it ended after the batch window, the input had changed, or the planner failed.",
-        &[
-            count("{result=\"applied\"}", applied),
-            count("{result=\"late\"}", late),
-            count("{result=\"outdated\"}", outdated),
-            count("{result=\"failed\"}", failed),
-        ],
-    );
-    counter(
-        "fleetwright_search_steps_granted_total",
-        "Steps that the allowance granted to searches.",
-        &[count("", granted_steps)],
-    );
-    counter("fleetwright_search_steps_used_total", "Steps that ended searches used.", &[count("", used_steps)]);
-    counter(
-        "fleetwright_search_saved_dollars_per_hour_total",
-        "What the plans of searches cost less per hour than the first packings.",
-        &[("", (saved.0 as f64 / 1e6).to_string())],
-    );
-    text
+    let skipped = "Batches without a search: the allowance was used up, every search thread was busy, or the window closes too early.";
+    let ended = "Searches whose plan became the decision, or was dropped: it ended after the batch window, the input had changed, or the planner failed.";
+    let by = |label: &'static str, value: &str, count: u64| (vec![(label, value.to_owned())], count.into());
+    vec![
+        Family::counter(
+            "fleetwright_searches_total",
+            "Searches for plans cheaper than the first packing, and for nodes to replace together.",
+        )
+        .of(granted),
+        Family::counter("fleetwright_searches_skipped_total", skipped).labelled(&["reason"]).all([
+            by("reason", "allowance", skipped_allowance),
+            by("reason", "busy", skipped_busy),
+            by("reason", "time", skipped_time),
+        ]),
+        Family::counter("fleetwright_searches_ended_total", ended).labelled(&["result"]).all([
+            by("result", "applied", applied),
+            by("result", "late", late),
+            by("result", "outdated", outdated),
+            by("result", "failed", failed),
+        ]),
+        Family::counter("fleetwright_search_steps_granted_total", "Steps that the allowance granted to searches.")
+            .of(granted_steps),
+        Family::counter("fleetwright_search_steps_used_total", "Steps that ended searches used.").of(used_steps),
+        Family::counter(
+            "fleetwright_search_saved_dollars_per_hour_total",
+            "What the plans of searches cost less per hour than the first packings.",
+        )
+        .with(Vec::new(), (saved.0 as f64 / 1e6).into()),
+    ]
 }
 
 #[cfg(test)]
@@ -87,8 +71,7 @@ mod tests {
             failed: 10,
             saved: MicroUsd(1_250_000),
         };
-        let text = render(&totals);
-        let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let values = crate::metrics::series(families(&totals));
         let expected = [
             "fleetwright_searches_total 1",
             "fleetwright_searches_skipped_total{reason=\"allowance\"} 5",

@@ -20,6 +20,7 @@ mod operations;
 mod outcomes;
 mod replacements;
 mod replicas;
+mod spend;
 mod unfenced;
 
 use std::future::ready;
@@ -114,6 +115,7 @@ async fn all(store: &dyn Store, run: &str) {
     api_budget::all(store, run).await;
     replicas::all(store, run).await;
     replacements::all(store, run).await;
+    spend::all(store, run).await;
     holds::all(store, run).await;
 }
 
@@ -138,7 +140,7 @@ fn cluster(run: &str, name: &str) -> Scope {
 
 async fn granted(store: &dyn Store, scope: &Scope, owner: &str, duration: Duration) -> (Lease, OpenOperations) {
     match store.acquire_lease(scope, owner, 0, duration).await.unwrap() {
-        LeaseOutcome::Granted { lease, open } => (lease, open),
+        LeaseOutcome::Granted { lease, open } => (lease, *open),
         LeaseOutcome::Held { owner, .. } => panic!("the lease of {scope} is held by {owner}"),
     }
 }

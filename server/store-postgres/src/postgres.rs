@@ -37,11 +37,13 @@ mod replicas;
 mod retry;
 mod schema;
 mod signals;
+mod spend;
 mod timeouts;
 
 use std::time::{Duration, Instant};
 
 use ::api_budget::Limit;
+use cost::CostInterval;
 use futures::stream::{BoxStream, StreamExt};
 use tokio_stream::wrappers::WatchStream;
 
@@ -62,6 +64,7 @@ use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::outcomes::{OutcomeRow, StoredOutcome};
 use store::replacements::ReplacementsEnd;
 use store::replicas::{ClusterSummaryRow, ReplicaRow};
+use store::spend::{IntervalFilter, SpendQuery, SpendRow};
 use store::{Archive, Store, StoreFuture};
 
 pub use attempt::is_url;
@@ -160,6 +163,27 @@ impl Store for PostgresStore {
 
     fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()> {
         retry(move || self.write_replacements_end(lease, end))
+    }
+
+    fn put_costs<'a>(&'a self, lease: &'a Lease, intervals: &'a [CostInterval]) -> StoreFuture<'a, ()> {
+        retry(move || self.write_costs(lease, intervals))
+    }
+
+    fn spend<'a>(&'a self, query: &'a SpendQuery) -> StoreFuture<'a, Vec<SpendRow>> {
+        retry(move || self.sum_costs(query))
+    }
+
+    fn cost_intervals<'a>(&'a self, filter: &'a IntervalFilter) -> StoreFuture<'a, Vec<CostInterval>> {
+        retry(move || self.read_cost_intervals(filter))
+    }
+
+    fn saving_intervals<'a>(
+        &'a self,
+        clusters: Option<&'a [String]>,
+        from_ms: i64,
+        to_ms: i64,
+    ) -> StoreFuture<'a, Vec<(String, CostInterval)>> {
+        retry(move || self.read_saving_intervals(clusters, from_ms, to_ms))
     }
 
     fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation> {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use cost::CostInterval;
+
 use super::holds::LiveHolds;
 use super::operations::OpenIntent;
 use super::replacements::{BackoffRow, ReplacementRow};
@@ -93,7 +95,7 @@ pub enum LeaseOutcome {
         /// The lease.
         lease: Lease,
         /// Operations that the previous holder left open.
-        open: OpenOperations,
+        open: Box<OpenOperations>,
     },
     /// Another replica holds it, and it has not expired.
     Held {
@@ -118,6 +120,8 @@ pub struct OpenOperations {
     pub backoffs: Vec<BackoffRow>,
     /// Holds that have not ended.
     pub holds: LiveHolds,
+    /// The last interval of each machine that ran when its costs were last written.
+    pub costs: Vec<CostInterval>,
 }
 
 /// Object counts of the last accepted snapshot.

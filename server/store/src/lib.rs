@@ -18,7 +18,7 @@
 //! listed), [`interruptions`] (notices about instances), [`offerings`] (offerings that the cloud refused), [`outcomes`] (what became of launches), [`guardrails`]
 //! (freezes, audit), [`counters`] (launches and removals per process), [`mod@api_budget`] (rate limits of the cloud's
 //! API), [`replicas`]
-//! (processes on the same store), [`browser_sessions`] (who is signed in to the dashboard). [`epoch`] numbers the acquisitions of a lease.
+//! (processes on the same store), [`spend`] (what machines have cost), [`browser_sessions`] (who is signed in to the dashboard). [`epoch`] numbers the acquisitions of a lease.
 
 pub mod api_budget;
 pub mod browser_sessions;
@@ -40,6 +40,7 @@ pub mod operations;
 pub mod outcomes;
 pub mod replacements;
 pub mod replicas;
+pub mod spend;
 
 pub use error::{DriverError, StoreError};
 
@@ -51,6 +52,7 @@ use futures::stream::BoxStream;
 use ::api_budget::Limit;
 use api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use browser_sessions::BrowserSessionRow;
+use cost::CostInterval;
 use counters::{CounterRow, RemoteCounters};
 use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
@@ -64,6 +66,7 @@ use operations::{AttemptOutcome, Intent, RecentAttempt};
 use outcomes::{OutcomeRow, StoredOutcome};
 use replacements::ReplacementsEnd;
 use replicas::{ClusterSummaryRow, ReplicaRow};
+use spend::{IntervalFilter, SpendQuery, SpendRow};
 
 /// Boxed future of a store operation.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -177,6 +180,24 @@ pub trait Store: Archive {
     /// Deletes the replacements that have ended, and writes how long NodePools wait. They come back with the
     /// next lease until then.
     fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()>;
+
+    /// Writes what machines have cost. An interval that is stored until a later end is left as it is.
+    fn put_costs<'a>(&'a self, lease: &'a Lease, intervals: &'a [CostInterval]) -> StoreFuture<'a, ()>;
+
+    /// Sums of what machines have cost, by period, cluster and group. What was written for a cluster stays when it is forgotten.
+    fn spend<'a>(&'a self, query: &'a SpendQuery) -> StoreFuture<'a, Vec<SpendRow>>;
+
+    /// What the machines of a cluster have cost, by start and NodeClaim.
+    fn cost_intervals<'a>(&'a self, filter: &'a IntervalFilter) -> StoreFuture<'a, Vec<CostInterval>>;
+
+    /// What the machines have cost that a decision made from `from_ms` until `to_ms` removes to save their price, and those that
+    /// it launches, within a day of that time; with the name of the cluster, by cluster, start and NodeClaim, and without what it was spent on.
+    fn saving_intervals<'a>(
+        &'a self,
+        clusters: Option<&'a [String]>,
+        from_ms: i64,
+        to_ms: i64,
+    ) -> StoreFuture<'a, Vec<(String, CostInterval)>>;
 
     /// Creates a hold, or finds the one that an earlier call with the same request id of the client created.
     fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation>;

@@ -158,15 +158,17 @@ pub struct Retention {
     pub ended: Duration,
     /// Leases of clusters without a holder, with their open operations.
     pub clusters: Duration,
+    /// What machines have cost.
+    pub costs: Duration,
 }
 
 impl Default for Retention {
     /// Two weeks of log for incident reviews. One day of closed launches, which only incident
     /// reviews read. Ninety days of a cluster without an agent, which may have been switched off
-    /// for a quarter.
+    /// for a quarter. Thirteen months of costs, so that a month can be compared with the same one a year ago.
     fn default() -> Self {
         let days = |days: u64| Duration::from_secs(days * 24 * 3600);
-        Self { log: days(14), ended: days(1), clusters: days(90) }
+        Self { log: days(14), ended: days(1), clusters: days(90), costs: days(400) }
     }
 }
 

@@ -16,6 +16,7 @@ mod operations;
 mod outcomes;
 mod replacements;
 mod replicas;
+mod spend;
 mod tables;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::api_budget::Limit;
+use cost::CostInterval;
 use futures::future::{FutureExt, ready};
 use futures::stream::BoxStream;
 
@@ -41,6 +43,7 @@ use super::operations::{AttemptOutcome, Intent, RecentAttempt};
 use super::outcomes::{OutcomeRow, StoredOutcome};
 use super::replacements::ReplacementsEnd;
 use super::replicas::{ClusterSummaryRow, ReplicaRow};
+use super::spend::{IntervalFilter, SpendQuery, SpendRow};
 use super::{Archive, Store, StoreError, StoreFuture};
 use crate::clock;
 use changes::ChangePublisher;
@@ -217,6 +220,27 @@ impl Store for MemoryStore {
 
     fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()> {
         resolved(self.tables().end_replacements(lease, end, self.now()))
+    }
+
+    fn put_costs<'a>(&'a self, lease: &'a Lease, intervals: &'a [CostInterval]) -> StoreFuture<'a, ()> {
+        resolved(self.tables().put_costs(lease, intervals))
+    }
+
+    fn spend<'a>(&'a self, query: &'a SpendQuery) -> StoreFuture<'a, Vec<SpendRow>> {
+        resolved(Ok(self.tables().spend(query)))
+    }
+
+    fn cost_intervals<'a>(&'a self, filter: &'a IntervalFilter) -> StoreFuture<'a, Vec<CostInterval>> {
+        resolved(Ok(self.tables().cost_intervals(filter)))
+    }
+
+    fn saving_intervals<'a>(
+        &'a self,
+        clusters: Option<&'a [String]>,
+        from_ms: i64,
+        to_ms: i64,
+    ) -> StoreFuture<'a, Vec<(String, CostInterval)>> {
+        resolved(Ok(self.tables().saving_intervals(clusters, from_ms, to_ms)))
     }
 
     fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation> {

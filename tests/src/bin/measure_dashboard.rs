@@ -1,12 +1,12 @@
 //! Measures the dashboard of a running server in a real browser: first paint, how far behind updates are, bytes of a viewer, and
-//! what viewers cost the server.
+//! what viewers and scrapes of the metrics cost the server.
 //!
 //! ```text
 //! cargo run --release -p e2e --bin measure_dashboard -- --viewers 20 --pid 4711 127.0.0.1:7480
 //! ```
 //!
 //! `fleetwright simulate load --target … --page …` gives a server its clusters. `--pid` is the process whose CPU time is read,
-//! with and without viewers; a viewer sends the requests of the page over a connection for each. The fleet is frozen and thawed
+//! with and without viewers; a viewer sends the requests of the page. The fleet is frozen and thawed
 //! again, and the time until the browser shows it is how far behind the page is.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -117,14 +117,50 @@ fn behind(browser: &mut Browser, server: &str, number: usize) -> anyhow::Result<
     Ok([shown, wait(browser, false)?])
 }
 
-/// Polls as the page does until the process ends; an entity tag spares the answer.
+/// Polls as the page does until the process ends: on one connection, and an entity tag spares the answer.
 fn poll(server: &str, path: &str, every: Duration) -> anyhow::Result<()> {
+    let mut stream = BufReader::new(TcpStream::connect(server)?);
     let mut tag = String::new();
     loop {
-        let answer = answer(server, &format!("GET {path} HTTP/1.1\r\nIf-None-Match: {tag}\r\n"), "")?;
-        after(&answer, "etag: ", '\r').clone_into(&mut tag);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nIf-None-Match: {tag}\r\n\r\n");
+        stream.get_mut().write_all(request.as_bytes())?;
+        tag = read_answer(&mut stream)?;
         thread::sleep(every);
     }
+}
+
+/// Reads an answer to its end. Returns its entity tag.
+fn read_answer(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
+    let (mut tag, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line)? == 0 {
+            bail!("the server has closed the connection");
+        }
+        match line.trim_end().split_once(": ") {
+            None if line.trim_end().is_empty() => break,
+            Some(("etag", value)) => value.clone_into(&mut tag),
+            Some(("content-length", value)) => length = value.parse()?,
+            Some(("transfer-encoding", _)) => bail!("the answer has no length"),
+            _ => {}
+        }
+    }
+    io::copy(&mut stream.by_ref().take(length), &mut io::sink())?;
+    Ok(tag)
+}
+
+/// How long a scrape of the metrics takes, and how much it reads.
+fn scrape(server: &str) -> anyhow::Result<()> {
+    let (mut times, mut text) = (Vec::new(), String::new());
+    for _ in 0..REPEATS {
+        let begun = Instant::now();
+        text = answer(server, "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\n", "")?;
+        times.push(begun.elapsed().as_secs_f64());
+    }
+    let series = text.lines().filter(|line| line.starts_with("fleetwright_") || line.starts_with("karpenter_")).count();
+    println!("/metrics: {series} series in {:.1} MB", text.len() as f64 / 1e6);
+    show("/metrics", times, "s");
+    Ok(())
 }
 
 fn watch(server: &str) -> anyhow::Result<()> {
@@ -146,6 +182,7 @@ const CLUSTER_FIELDS: &str = "$fields=clusters.name,clusters.stale,clusters.obse
 fn main() -> anyhow::Result<()> {
     let Arguments { viewers, pid, server } = arguments()?;
     let url = format!("http://{server}");
+    scrape(&server)?;
     let mut browser = Browser::start("measure_dashboard").context("no browser is installed")?;
     for (path, word) in VIEWS {
         let opened: Vec<(f64, f64)> = (0..REPEATS).map(|_| open(&mut browser, &format!("{url}{path}"), word)).collect();

@@ -7,12 +7,16 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 32] = [
+const RULES: [(&str, &[&str]); 33] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-api-budget", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),
     ("fleetwright-odds", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),
     ("fleetwright-cost", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),
+    (
+        "fleetwright-trace",
+        &["fleetwright-store", "fleetwright-cloud", "fleetwright-proto", "opentelemetry", "tokio", "serde"],
+    ),
     ("fleetwright-scheduler", &["fleetwright-verifier", "fleetwright-controller", "fleetwright-explain", "tokio"]),
     ("fleetwright-verifier", &["fleetwright-scheduler", "fleetwright-controller", "fleetwright-explain", "tokio"]),
     (

@@ -53,7 +53,15 @@ async fn every_view_has_an_address_and_shows_texts_of_clusters_as_texts() {
             ("/no/such/view", &["There is no such view"]),
             ("/clusters/nothing", &["Cluster nothing", "there is no cluster \"nothing\""]),
             ("/decisions", &["Nothing was decided yet."]),
-            ("/cost", &["There are no machines.", "no invoice"]),
+            (
+                "/cost",
+                &[
+                    "There are no machines.",
+                    "no invoice",
+                    "No machine has cost anything",
+                    "No decision has removed machines",
+                ],
+            ),
             ("/capacity", &[shown, "The cloud refused nothing in the last day.", "No capacity is held."]),
         ] {
             browser.open(&format!("{http}{path}"));
@@ -194,10 +202,12 @@ async fn no_view_violates_a_rule_of_accessibility() {
             ("node", "/clusters/blue/nodes/unknown", "It cannot be read"),
             ("decisions", "/decisions", "why (decision"),
             ("capacity", "/capacity", "Refused offerings"),
-            ("cost", "/cost?by=pool", "Useful"),
+            ("cost", "/cost?by=pool", "machine hours"),
         ] {
             look(&mut browser, &axe, (name, &format!("{http}{path}"), words), "0");
         }
+        let plots = ("spend", &*format!("{http}/cost?by=pool"), "machine hours");
+        look(&mut browser, &axe, plots, "document.querySelector('.plot').scrollIntoView()");
         let press = "document.querySelector('button[aria-expanded]').click()";
         look(&mut browser, &axe, ("freeze", &format!("{http}/capacity"), "Freeze the whole fleet"), press);
     });

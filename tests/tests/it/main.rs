@@ -2,6 +2,7 @@
 
 mod access;
 mod agent_stream;
+mod alerts;
 mod attack;
 mod bad_input;
 mod consolidation;
@@ -21,6 +22,7 @@ mod incidents;
 mod load;
 mod machine_records;
 mod mistakes;
+mod monitoring;
 mod night;
 mod own_database;
 mod plan;

@@ -93,7 +93,7 @@ fn find(log: &[String], words: &[&str], from: usize) -> Option<(String, usize)> 
 }
 
 /// A simulated cloud at `address`, with or without capacity.
-fn start_cloud(address: &str, more: &[&str]) -> (RunningProcess, String) {
+pub(crate) fn start_cloud(address: &str, more: &[&str]) -> (RunningProcess, String) {
     let arguments = [&["simulated-cloud", "--listen", address, "--boot", "500ms"], more].concat();
     let cloud = Program::new(PROGRAM, &arguments).start_with_stdout();
     let address = cloud.next_stdout_line(TIMEOUT);

@@ -1,84 +1,112 @@
 //! An OpenTelemetry collector receives the spans of the demo's decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use e2e::Program;
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
-use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::trace::v1::Span;
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::Server;
-use tonic::{Request, Response, Status};
+use e2e::{Collector, Program, ReceivedSpan};
 
 use crate::{PROGRAM, TIMEOUT};
 
-/// Stores the received spans.
-#[derive(Debug, Clone, Default)]
-struct Collector(Arc<Mutex<Vec<Span>>>);
-
-#[tonic::async_trait]
-impl TraceService for Collector {
-    async fn export(
-        &self,
-        request: Request<ExportTraceServiceRequest>,
-    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        let scopes = request.into_inner().resource_spans.into_iter().flat_map(|of| of.scope_spans);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(scopes.flat_map(|scope| scope.spans));
-        Ok(Response::new(ExportTraceServiceResponse::default()))
-    }
-}
-
-fn text<'s>(span: &'s Span, key: &str) -> Option<&'s str> {
-    let value = span.attributes.iter().find(|attribute| attribute.key == key)?.value.as_ref()?;
-    match value.value.as_ref()? {
-        Value::StringValue(text) => Some(text),
-        _ => None,
-    }
-}
+/// Spans of the server, and the agent's spans that are part of them.
+const AGENT_STEPS: [(&str, &str); 7] = [
+    ("observe", "observe_pod"),
+    ("create", "create_node_claim"),
+    ("mark_launched", "mark_launched"),
+    ("register", "register_node"),
+    ("initialize", "initialize_node"),
+    ("drain", "drain_node"),
+    ("delete", "delete_node_claim"),
+];
 
 /// The spans of a demo with one cluster.
-fn spans_of_a_demo() -> Vec<Span> {
+fn spans_of_a_demo() -> Vec<ReceivedSpan> {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
-    let address = format!("http://{}", listener.local_addr().expect("an address"));
-    let collector = Collector::default();
-    let service = TraceServiceServer::new(collector.clone());
-    runtime.spawn(Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener)));
+    let (collector, address) = runtime.block_on(Collector::start()).expect("a port");
     let demo = Program::new(PROGRAM, &["demo", "--for", "60s", "--seed", "2", "--clusters", "1"]);
     let ended = demo.env("OTEL_EXPORTER_OTLP_ENDPOINT", &address).run(TIMEOUT);
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
-    collector.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    collector.spans()
+}
+
+/// The spans of each trace.
+fn by_trace(spans: &[ReceivedSpan]) -> BTreeMap<&[u8], Vec<&ReceivedSpan>> {
+    let mut traces: BTreeMap<&[u8], Vec<&ReceivedSpan>> = BTreeMap::new();
+    for received in spans {
+        traces.entry(&received.span.trace_id).or_default().push(received);
+    }
+    traces
+}
+
+fn named<'s>(trace: &[&'s ReceivedSpan], name: &str) -> Vec<&'s ReceivedSpan> {
+    trace.iter().filter(|received| received.span.name == name).copied().collect()
+}
+
+/// What the server did about the machine with this instance, in order, each once.
+fn steps<'s>(trace: &[&'s ReceivedSpan], instance: &str) -> Vec<&'s str> {
+    let of_instance = |received: &&&ReceivedSpan| received.text("host.id") == Some(instance);
+    let by_server = |received: &&&ReceivedSpan| received.service == "fleetwright";
+    let mut spans: Vec<_> = trace.iter().filter(by_server).filter(of_instance).collect();
+    spans.sort_by_key(|received| (received.span.start_time_unix_nano, received.span.end_time_unix_nano));
+    let mut seen = BTreeSet::new();
+    spans.iter().map(|received| &*received.span.name).filter(|name| seen.insert(*name)).collect()
 }
 
 #[test]
-fn every_decision_that_launches_is_one_trace_from_its_first_pod_to_the_ids_of_its_instances() {
+fn every_decision_is_one_trace_from_its_first_pod_to_ready_nodes_with_bound_pods_or_to_the_end_of_its_machine() {
     let spans = spans_of_a_demo();
-    let decisions: BTreeMap<&[u8], &Span> =
-        spans.iter().filter(|span| span.name == "decision").map(|span| (&*span.span_id, span)).collect();
-    let traces: BTreeSet<&[u8]> = decisions.values().map(|span| &*span.trace_id).collect();
-    assert!(!decisions.is_empty() && traces.len() == decisions.len(), "a trace each: {decisions:?}");
-    let mut steps: BTreeMap<&[u8], BTreeMap<&str, usize>> = BTreeMap::new();
-    let mut machines = BTreeSet::new();
-    for span in spans.iter().filter(|span| span.name != "decision") {
-        // Spans of the exporter's own transport would have other names and no decision.
-        let decision = decisions.get(&*span.parent_span_id).unwrap_or_else(|| panic!("no decision: {span:?}"));
-        assert_eq!(span.trace_id, decision.trace_id, "{span:?}");
-        assert!(decision.start_time_unix_nano <= span.start_time_unix_nano, "begins before its decision: {span:?}");
-        assert!(span.end_time_unix_nano <= decision.end_time_unix_nano, "ends after its decision: {span:?}");
-        *steps.entry(&span.parent_span_id).or_default().entry(&span.name).or_default() += 1;
-        machines.extend(text(span, "instance.id"));
+    let traces = by_trace(&spans);
+    let (mut launched, mut removed, mut seen) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for trace in traces.values() {
+        let [decision] = named(trace, "decision")[..] else { panic!("not one decision: {trace:?}") };
+        let ids: BTreeSet<&[u8]> = trace.iter().map(|received| &*received.span.span_id).collect();
+        assert_eq!(ids.len(), trace.len(), "a span was sent twice: {trace:?}");
+        for step in trace.iter().filter(|step| step.span.name != "decision") {
+            assert!(ids.contains(&*step.span.parent_span_id), "no parent: {step:?}");
+            assert!(decision.span.start_time_unix_nano <= step.span.start_time_unix_nano, "{decision:?}: {step:?}");
+            // It is closed when its task has given the answer away.
+            if step.span.name == "execute" {
+                continue;
+            }
+            assert!(step.span.end_time_unix_nano <= decision.span.end_time_unix_nano, "{decision:?}: {step:?}");
+        }
+        let of_agent = trace.iter().filter(|step| step.service == "fleetwright-agent");
+        for step in of_agent {
+            let parent = trace.iter().find(|parent| parent.span.span_id == step.span.parent_span_id);
+            let (of, by) = (&*parent.expect("a parent").span.name, &*step.span.name);
+            assert!(AGENT_STEPS.contains(&(of, by)), "{by} is part of {of}");
+            seen.insert(by.to_owned());
+        }
+        for step in named(trace, "execute") {
+            let parent = trace.iter().find(|parent| parent.span.span_id == step.span.parent_span_id);
+            let of = &*parent.expect("a parent").span.name;
+            assert!(["record", "launch", "terminate"].contains(&of), "execute is part of {of}");
+        }
+        assert!(!named(trace, "execute").is_empty(), "no span of a task: {trace:?}");
+        assert!(named(trace, "plan").len() == 1 && !named(trace, "record").is_empty(), "{trace:?}");
+        launched.extend(named(trace, "launch").iter().filter_map(|launch| launch.text("host.id")));
+        removed.extend(named(trace, "delete").iter().filter_map(|delete| delete.text("host.id")));
     }
-    for (id, decision) in &decisions {
-        let steps = steps.get(id).unwrap_or_else(|| panic!("without a step: {decision:?}"));
-        let count = |step: &str| steps.get(step).copied().unwrap_or(0);
-        assert!(count("gather") == 1 && count("record") >= 1, "{decision:?}: {steps:?}");
+    // Those of the last seconds may not have been sent.
+    let expected = AGENT_STEPS.iter().map(|(_, by)| (*by).to_owned());
+    assert_eq!(seen, expected.collect::<BTreeSet<String>>(), "spans of the agent");
+    // Thirty pods with three kinds of requirements need at least one instance of each, and the demo ends with none.
+    assert!(launched.len() >= 3 && !removed.is_empty(), "{launched:?} {removed:?}");
+    for machine in launched {
+        let of: Vec<_> = traces
+            .values()
+            .filter(|trace| named(trace, "launch").iter().any(|launch| launch.text("host.id") == Some(machine)))
+            .collect();
+        let [trace] = of[..] else { panic!("{} traces launch {machine}", of.len()) };
+        assert!(named(trace, "observe").iter().all(|pod| pod.text("k8s.pod.uid").is_some()), "{trace:?}");
+        // Marking the NodeClaim and initializing the Node go on beside these.
+        let steps: Vec<&str> =
+            steps(trace, machine).into_iter().filter(|step| !["mark_launched", "initialize"].contains(step)).collect();
+        assert_eq!(steps, ["launch", "register", "ready", "bound"], "{machine}");
+        let bound = named(trace, "bound").into_iter().find(|bound| bound.text("host.id") == Some(machine));
+        let uids = bound.map(|bound| bound.texts_of_events("k8s.pod.uid")).unwrap_or_default();
+        assert!(!uids.is_empty(), "{machine}: {trace:?}");
     }
-    // A plan that is outdated when it is recorded is not executed, so some decisions lack steps.
-    let whole = |steps: &&BTreeMap<&str, usize>| steps.keys().eq(&["create", "gather", "launch", "record"]);
-    assert!(steps.values().any(|steps| whole(&steps)), "{steps:?}");
-    // Thirty pods with three kinds of requirements need at least one instance of each.
-    assert!(machines.len() >= 3, "{machines:?}");
+    for machine in removed {
+        let of: Vec<_> = traces.values().map(|trace| steps(trace, machine)).collect();
+        assert!(of.iter().any(|steps| *steps == ["drain", "terminate", "delete"]), "{machine}: {of:?}");
+    }
 }

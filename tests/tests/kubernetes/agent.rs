@@ -127,6 +127,7 @@ impl AgentHarness {
             remaining_ms: None,
             subject: "nodeclaim/general-1".to_owned(),
             action: Some(action),
+            ..v1::Instruction::default()
         };
         self.kubernetes.execute_instruction(instruction).await
     }

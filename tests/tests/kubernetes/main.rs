@@ -16,6 +16,7 @@ mod manifests;
 mod rbac;
 mod restart;
 mod scale;
+mod traces;
 mod trust;
 mod why;
 
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
             scenario("pods_that_cluster_autoscaler_scales_up_for_are_not_planned", |s| {
                 Box::pin(coexist::cluster_autoscaler(s))
             }),
+            scenario("each_ready_node_has_one_trace_of_server_and_agent", |s| Box::pin(traces::of_ready_nodes(s))),
             scenario("why_answers_seven_kinds_of_reason", |s| Box::pin(why::answers(s))),
             scenario("kube_scheduler_binds_pods_as_planned", |s| Box::pin(agreement::plans_are_carried_out(s))),
             on_its_own("an_agent_is_authenticated_for_one_cluster_by_its_accounts_token", |s| {

@@ -25,6 +25,7 @@ use super::admission::{Admission, Rank, admit_claim, stale_instruction};
 use super::attempt::Attempt;
 use super::claim::write_status;
 use super::event::{EventRecorder, EventSpec};
+use super::event_reason::EventReason;
 use super::guard::{RemovalGuard, RemovalTarget, check_forced_deletion, check_removal, owns};
 use crate::api::Api;
 use crate::conditions::Conditions;
@@ -46,6 +47,9 @@ const MIN_DRAIN_MS: i64 = 5_000;
 const EVICTION_BACKOFF_MS: (i64, i64) = (100, 10_000);
 /// Minimum delay between evictions when the API server is busy.
 const BUSY_WAIT: Duration = Duration::from_secs(1);
+
+/// Evictions that a trace names (protocol: at most 128 events of a span).
+const MAX_EVICTION_EVENTS: usize = 128;
 
 /// Annotation of a Node that is drained: the parameters of the drain, as JSON.
 pub(crate) const DRAIN_ANNOTATION: &str = "fleetwright.dev/drain";
@@ -148,6 +152,8 @@ fn encode_annotation(rank: Rank, action: &v1::DrainNode) -> String {
 struct EvictionBackoff {
     /// Pods whose eviction was rejected: the time of the next attempt, and the present delay.
     refused: BTreeMap<String, (i64, i64)>,
+    /// Evicted pods, for the trace.
+    evicted: Vec<v1::AgentSpanEvent>,
 }
 
 /// Drains a node as requested by a server.
@@ -192,16 +198,14 @@ async fn run_drain(context: DrainContext<'_>, rank: Rank, action: &v1::DrainNode
     let Some(node) = taint_node(context.api, node, &encode_annotation(rank, action)).await? else {
         return Ok(Done::ok());
     };
-    let drain = Drain { context, claim, node, action, resumed };
+    let drain = Drain::new(context, claim, node, action, resumed);
     drain.write_condition("Drained", "Unknown", "Draining", "").await?;
     let begun = now_ms();
-    if !drain.evict_pods(begun).await? {
-        return Ok(Done::ok());
-    }
+    let Some(events) = drain.evict_pods(begun).await? else { return Ok(Done::ok()) };
     drain.write_condition("Drained", "True", "Drained", "").await?;
     drain.await_volumes().await?;
     info!(node = action.node, reason = action.reason, "node drained");
-    Ok(Done::ok())
+    Ok(Done { events, ..Done::ok() })
 }
 
 /// The result of the agent's own limits for this drain; `None` when they allow it.
@@ -290,7 +294,18 @@ fn taint_patch(node: &Value, note: &str) -> Option<Value> {
     }))
 }
 
-struct Drain<'d> {
+fn eviction_event(pod: &NodePod) -> v1::AgentSpanEvent {
+    let pair = |key: &str, value: &str| v1::StringPair { key: key.to_owned(), value: value.to_owned() };
+    let attributes = vec![
+        pair("k8s.namespace.name", &pod.namespace),
+        pair("k8s.pod.name", &pod.name),
+        pair("k8s.pod.uid", &pod.uid),
+    ];
+    v1::AgentSpanEvent { name: "pod evicted".to_owned(), at_ms: now_ms(), attributes }
+}
+
+/// A drain whose node is tainted.
+pub(super) struct Drain<'d> {
     context: DrainContext<'d>,
     claim: Option<Value>,
     node: Value,
@@ -300,21 +315,31 @@ struct Drain<'d> {
     resumed: bool,
 }
 
-impl Drain<'_> {
-    /// Evicts the pods. Returns whether the node still exists and this drain must complete it. The
+impl<'d> Drain<'d> {
+    pub(super) fn new(
+        context: DrainContext<'d>,
+        claim: Option<Value>,
+        node: Value,
+        action: &'d v1::DrainNode,
+        resumed: bool,
+    ) -> Self {
+        Self { context, claim, node, action, resumed }
+    }
+
+    /// Evicts the pods. Returns the evictions if the node still exists and this drain must complete it. The
     /// cache is polled, because a request every second would cost the API server more than the
     /// drain; before completion the pods are listed once, since the cache may lag.
-    async fn evict_pods(&self, begun: i64) -> Result<bool, ApiError> {
+    async fn evict_pods(&self, begun: i64) -> Result<Option<Vec<v1::AgentSpanEvent>>, ApiError> {
         let mut backoff = EvictionBackoff::default();
         let handle = self.context.drains.node_pods.register_drain(&self.action.node);
         let mut relist_backoff = Backoff::new(begun.unsigned_abs());
         loop {
             if self.resumed && self.context.drains.server_drains.contains_node(&self.action.node) {
-                return Ok(false);
+                return Ok(None);
             }
             let machine = text_at(&self.node, "/spec/providerID");
             if !self.context.cache.has_node(&self.action.node, machine) && self.is_gone().await? {
-                return Ok(false);
+                return Ok(None);
             }
             let now = now_ms();
             let pods = handle.pods(self.context.cache, now);
@@ -322,7 +347,7 @@ impl Drain<'_> {
             if step.remaining.is_empty() && now - begun >= MIN_DRAIN_MS {
                 let listed = node_pods::list_node_pods(self.context.api, &self.action.node).await?;
                 if eviction_order::plan_step(&listed, now, self.action.force_at_ms).remaining.is_empty() {
-                    return Ok(true);
+                    return Ok(Some(backoff.evicted));
                 }
                 tokio::time::sleep(Duration::from_millis(relist_backoff.next_wait_ms())).await;
             }
@@ -360,7 +385,10 @@ impl Drain<'_> {
         let error = match self.context.api.post(&path, &eviction).await {
             Ok(_) => {
                 backoff.refused.remove(&pod.uid);
-                return self.record_pod_event(pod, "Evicted", "Evicted pod").await;
+                if backoff.evicted.len() < MAX_EVICTION_EVENTS {
+                    backoff.evicted.push(eviction_event(pod));
+                }
+                return self.record_pod_event(pod, EventReason::Evicted, "Evicted pod").await;
             }
             Err(error) => error,
         };
@@ -378,7 +406,7 @@ impl Drain<'_> {
                 let wait = backoff.refused.get(&pod.uid).map_or(first, |(_, last)| (2 * last).min(longest));
                 backoff.refused.insert(pod.uid.clone(), (now_ms() + wait, wait));
                 let note = format!("Cannot evict pod {}/{}: {}", pod.namespace, pod.name, error.message);
-                self.record_node_event("FailedDraining", &note).await
+                self.record_node_event(EventReason::FailedDraining, &note).await
             }
             _ => Err(error),
         }
@@ -398,7 +426,8 @@ impl Drain<'_> {
                     seconds,
                     "pod deleted at the drain deadline"
                 );
-                self.record_pod_event(pod, "Disrupted", "Deleted pod, because its node goes at its deadline").await
+                let what = "Deleted pod, because its node goes at its deadline";
+                self.record_pod_event(pod, EventReason::Disrupted, what).await
             }
             Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict) => Ok(()),
             Err(error) => Err(error),
@@ -407,7 +436,7 @@ impl Drain<'_> {
 
     /// Waits until the volumes of evicted pods are detached. After the deadline the drain completes
     /// without.
-    async fn await_volumes(&self) -> Result<(), ApiError> {
+    pub(super) async fn await_volumes(&self) -> Result<(), ApiError> {
         let DrainState { node_pods, attachments, .. } = self.context.drains;
         let handle = node_pods.register_drain(&self.action.node);
         loop {
@@ -422,6 +451,7 @@ impl Drain<'_> {
             }
             let note = format!("Awaiting detachment of {}", attached.join(", "));
             self.write_condition("VolumesDetached", "Unknown", "AwaitingVolumeDetachment", &note).await?;
+            self.record_node_event(EventReason::AwaitingVolumeDetachment, &self.with_reason(&note)).await?;
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
@@ -441,26 +471,31 @@ impl Drain<'_> {
         ok_if_not_found(written.await).map(drop)
     }
 
-    async fn record_pod_event(&self, pod: &NodePod, reason: &str, what: &str) -> Result<(), ApiError> {
-        let why = if self.action.reason.is_empty() { String::new() } else { format!(": {}", self.action.reason) };
+    /// The sentence and why the node is drained, with the decision and the price as the server states them.
+    fn with_reason(&self, sentence: &str) -> String {
+        let reason = &self.action.reason;
+        if reason.is_empty() { sentence.to_owned() } else { format!("{sentence}: {reason}") }
+    }
+
+    async fn record_pod_event(&self, pod: &NodePod, reason: EventReason, what: &str) -> Result<(), ApiError> {
         let spec = EventSpec {
             resource: POD.kind,
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
-            kind: "Normal".to_owned(),
-            reason: reason.to_owned(),
-            note: format!("{what}{why}"),
+            kind: reason.kind().to_owned(),
+            reason: reason.as_str().to_owned(),
+            note: self.with_reason(what),
         };
         self.record_event(&spec, &pod.uid).await
     }
 
-    async fn record_node_event(&self, reason: &str, note: &str) -> Result<(), ApiError> {
+    async fn record_node_event(&self, reason: EventReason, note: &str) -> Result<(), ApiError> {
         let spec = EventSpec {
             resource: NODE.kind,
             namespace: String::new(),
             name: self.action.node.clone(),
-            kind: "Warning".to_owned(),
-            reason: reason.to_owned(),
+            kind: reason.kind().to_owned(),
+            reason: reason.as_str().to_owned(),
             note: note.to_owned(),
         };
         self.record_event(&spec, text_at(&self.node, "/metadata/uid")).await

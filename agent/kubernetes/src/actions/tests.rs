@@ -1,6 +1,7 @@
 //! Instructions of a server on an API server with a few objects.
 
 mod empty;
+mod events;
 mod karpenter;
 mod names;
 
@@ -31,6 +32,10 @@ type Log = Arc<Mutex<Vec<String>>>;
 struct FakeApiServer {
     objects: Objects,
     log: Log,
+    /// Events that were created.
+    events: Arc<Mutex<Vec<Value>>>,
+    /// Evictions are refused because of a PodDisruptionBudget.
+    refuses_evictions: bool,
     /// Replaces the object at this path after it was read once more.
     successor: Arc<Mutex<Option<(String, Value)>>>,
 }
@@ -39,6 +44,15 @@ struct FakeApiServer {
 fn target(body: &Value) -> Option<&str> {
     let uid = body.pointer("/preconditions/uid").or_else(|| body.pointer("/deleteOptions/preconditions/uid"));
     uid.and_then(Value::as_str)
+}
+
+/// The answer to an eviction that a PodDisruptionBudget does not allow.
+fn refused_by_budget() -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests", "code": 429,
+        "message": "the disruption budget web needs 2 healthy pods and has 2 currently",
+        "details": { "causes": [{ "reason": "DisruptionBudget" }] },
+    })
 }
 
 impl FakeApiServer {
@@ -70,7 +84,11 @@ impl FakeApiServer {
                     objects.iter().filter(|(path, _)| path.contains("/pods/")).map(|(_, pod)| pod).collect();
                 (200, json!({ "metadata": {}, "items": pods }))
             }
-            Method::POST => (201, body),
+            Method::POST if self.refuses_evictions && path.ends_with("/eviction") => (429, refused_by_budget()),
+            Method::POST => {
+                self.events.lock().unwrap().extend((body["kind"] == "Event").then(|| body.clone()));
+                (201, body)
+            }
             Method::DELETE if objects.get(key).is_some_and(is_another) => (409, json!({})),
             Method::DELETE => objects.remove(key).map_or((404, json!({})), |object| (200, object)),
             Method::PATCH => {

@@ -25,6 +25,8 @@ const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 const DO_NOT_REPAIR: &str = "karpenter.sh/do-not-repair";
 /// Drain instruction as JSON, stored by the agent on the Node.
 const DRAIN: &str = "fleetwright.dev/drain";
+/// What is read of the reason of a drain; those of this server are a sentence or two.
+const MAX_DRAIN_REASON_CHARS: usize = 500;
 
 /// Parts of a pod that its record refers to.
 pub(super) struct PodParts<'p> {
@@ -38,6 +40,8 @@ pub(super) struct PodParts<'p> {
 pub(super) fn pod(pod: &v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool) -> PodRecord {
     let owner = pod.owner.as_ref();
     let owned_by = |api: &str, kind: &str| owner.filter(|o| o.api_version.starts_with(api) && o.kind == kind);
+    let protection = annotation(&pod.annotations, DO_NOT_DISRUPT);
+    let do_not_disrupt = protection.and_then(parse_do_not_disrupt);
     PodRecord {
         daemon: owned_by("apps/", "DaemonSet").map(|o| texts.pair(&pod.namespace, &o.name)),
         mirror: owned_by("v1", "Node").is_some(),
@@ -45,7 +49,8 @@ pub(super) fn pod(pod: &v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool
             Some(owner) => texts.pair(&owner.kind, &owner.name),
             None => texts.pair("Pod", &pod.name),
         },
-        do_not_disrupt: annotation(&pod.annotations, DO_NOT_DISRUPT).and_then(parse_do_not_disrupt),
+        do_not_disrupt,
+        has_invalid_protection: do_not_disrupt.is_none() && protection.is_some_and(|value| value != "false"),
         stated_cost: stated_cost(|key| annotation(&pod.annotations, key)),
         key: PodKey { namespace: texts.text(&pod.namespace), name: pod.name.as_str().into() },
         uid: pod.uid.as_str().into(),
@@ -104,6 +109,7 @@ pub(super) fn node(node: &v1::NodeRecord, texts: &mut TextPool) -> (NodeRecord, 
         capacity,
         created: moment(node.created_at_ms),
         drain_deadline: annotation(&node.annotations, DRAIN).and_then(drain_deadline),
+        drain_reason: annotation(&node.annotations, DRAIN).and_then(drain_reason).unwrap_or_default(),
     };
     (read, reading.problem())
 }
@@ -119,6 +125,13 @@ fn unmet(condition: &v1::Condition, texts: &mut TextPool) -> Option<UnmetConditi
 fn drain_deadline(order: &str) -> Option<Timestamp> {
     let order: serde_json::Value = serde_json::from_str(order).ok()?;
     order.get("forceAtMs")?.as_i64().and_then(moment)
+}
+
+/// Why a Node drains. Anyone who may write the Node may write it: it is repeated and nothing follows from it.
+fn drain_reason(order: &str) -> Option<Text> {
+    let order: serde_json::Value = serde_json::from_str(order).ok()?;
+    let reason = order.get("reason")?.as_str()?;
+    Some(reason.chars().take(MAX_DRAIN_REASON_CHARS).collect::<String>().into())
 }
 
 /// Converts a NodeClaim; also returns the first unreadable field.

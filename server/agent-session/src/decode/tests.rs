@@ -113,6 +113,18 @@ fn the_owner_determines_the_workload_of_a_pod() {
 }
 
 #[test]
+fn the_reason_of_a_drain_is_read_up_to_500_characters() {
+    let reason = |order: &str| {
+        let annotation = v1::StringPair { key: "fleetwright.dev/drain".into(), value: order.into() };
+        let node = v1::NodeRecord { annotations: vec![annotation], ..v1::NodeRecord::default() };
+        record::node(&node, &mut TextPool::default()).0.drain_reason.to_string()
+    };
+    assert_eq!(reason(r#"{"claim":"a","reason":"it is empty (decision 42)"}"#), "it is empty (decision 42)");
+    assert_eq!(reason(&format!(r#"{{"reason":"{}"}}"#, "x".repeat(501))).len(), 500);
+    assert_eq!(["{}", "no JSON", r#"{"reason":1}"#].map(reason), ["", "", ""]);
+}
+
+#[test]
 fn protection_is_true_or_a_positive_duration() {
     let of = |value: &str| {
         let annotations = pairs(&[("karpenter.sh/do-not-disrupt", value)]);
@@ -124,6 +136,17 @@ fn protection_is_true_or_a_positive_duration() {
     for nothing in ["false", "0s", "soon", ""] {
         assert_eq!(of(nothing), None, "{nothing:?}");
     }
+}
+
+#[test]
+fn a_value_that_is_meant_as_protection_and_protects_nothing_is_marked() {
+    let is_invalid = |value: &str| {
+        let annotations = pairs(&[("karpenter.sh/do-not-disrupt", value)]);
+        decoded_pod(v1::PodRecord { annotations, ..pod() }).has_invalid_protection
+    };
+    assert_eq!(["0s", "soon", "1 hour", ""].map(is_invalid), [true; 4]);
+    assert_eq!(["true", "false", "1h"].map(is_invalid), [false; 3]);
+    assert!(!decoded_pod(pod()).has_invalid_protection, "there is no annotation");
 }
 
 #[test]

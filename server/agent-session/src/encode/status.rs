@@ -36,8 +36,8 @@ pub(super) fn event(order: &EventOrder) -> v1::RecordEvent {
         namespace,
         name,
         uid: order.uid.to_string(),
-        r#type: if order.warning { "Warning" } else { "Normal" }.to_owned(),
-        reason: order.reason.to_owned(),
+        r#type: if order.reason.is_warning() { "Warning" } else { "Normal" }.to_owned(),
+        reason: order.reason.as_str().to_owned(),
         message: order.message.to_string(),
     }
 }
@@ -101,7 +101,7 @@ fn condition(condition: &Condition, at: Timestamp) -> Value {
 mod tests {
     use std::sync::Arc;
 
-    use controller::ConditionStatus;
+    use controller::{ConditionStatus, EventReason};
     use model::PodKey;
     use model::node_class::{NodeClassStatus, SubnetEntry};
 
@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn an_event_names_its_object_with_its_uid() {
         let subject = ObjectRef::Pod(PodKey { namespace: "shop".into(), name: "web".into() });
-        let order =
-            EventOrder { subject, uid: "u".into(), warning: true, reason: "FailedScheduling", message: "why".into() };
+        let reason = EventReason::FailedScheduling;
+        let order = EventOrder { subject, uid: "u".into(), reason, message: "why".into(), series: Text::default() };
         let message = event(&order);
         assert_eq!(message.kind(), v1::ObjectKind::Pod);
         let fields = [message.namespace, message.name, message.uid, message.r#type, message.reason, message.message];

@@ -107,6 +107,7 @@ fn word(output: &Output) -> String {
         Output::Notify(SessionEvent::HelloReceived(greeting)) => format!("greeted {}", greeting.highest_epoch),
         Output::Notify(SessionEvent::HandshakeAbandoned { .. }) => "left".into(),
         Output::Notify(SessionEvent::ClusterEvent(event)) => happening(event),
+        Output::Export(spans) => format!("export {}", spans.len()),
         Output::Close(_) => "close".into(),
     }
 }
@@ -145,6 +146,41 @@ fn a_stream_opens_when_the_control_loop_has_the_lease() {
     assert!(session.accept(3, Timestamp::from_millis(0)).is_empty(), "the stream has its epoch");
     assert_eq!(words(&session.handle_close()), ["disconnected"]);
     assert!(session.handle_close().is_empty());
+}
+
+#[test]
+fn an_agent_is_asked_for_spans_and_only_those_of_its_own_instructions_are_exported() {
+    let settings = Settings { traces: true, ..Settings::default() };
+    let mut session = Session::new("blue".into(), settings, Arc::default(), PoolReader::new(|_| Vec::new()));
+    session.handle_hello(hello("u", 0));
+    let accepted = session.accept(3, Timestamp::from_millis(0));
+    let asked = |output: &Output| match output {
+        Output::Send(response) => matches!(&response.message, Some(connect_response::Message::Welcome(w)) if w.traces),
+        _ => false,
+    };
+    assert!(accepted.iter().any(asked), "{accepted:?}");
+    let span = trace::SpanContext::of_decision(&"blue".into(), 7, Timestamp::from_millis(0)).child("ready", "m0");
+    session.trace_instruction(InstructionId(7), InstructionContext { span, first_pod: None });
+    let sent = session.instruct(InstructionId(7), initialize("m0"), Timestamp::MAX, Timestamp::from_millis(0));
+    let carries = |output: &Output| match output {
+        Output::Send(response) => match &response.message {
+            Some(connect_response::Message::Instruction(sent)) => sent.traceparent == span.traceparent(),
+            _ => false,
+        },
+        _ => false,
+    };
+    assert!(sent.iter().any(carries), "{sent:?}");
+    let spans = |trace_id: Vec<u8>| {
+        let (span_id, parent_span_id) = (vec![1; 8], span.span().to_bytes().to_vec());
+        let name = "initialize_node".to_owned();
+        let span = v1::AgentSpan { trace_id, span_id, parent_span_id, name, ..v1::AgentSpan::default() };
+        connect_request::Message::Spans(v1::Spans { spans: vec![span] })
+    };
+    assert_eq!(handle(&mut session, spans(span.trace().to_bytes().to_vec())), ["export 1"]);
+    assert!(handle(&mut session, spans(vec![5; 16])).is_empty(), "a trace of no instruction");
+    session.refuse("another server has the lease");
+    open(&mut session, 9);
+    assert!(handle(&mut session, spans(span.trace().to_bytes().to_vec())).is_empty(), "of an earlier lease");
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Ledger {
     #[must_use]
     pub fn spent(&self, now: Timestamp) -> MicroUsd {
         let cost = |entry: &LedgerEntry| {
-            let millis = entry.ended.unwrap_or(now).duration_since(entry.instance.launched).get();
+            let millis = entry.ended.map_or(now, |ended| ended.min(now)).duration_since(entry.instance.launched).get();
             let whole = i128::from(entry.price.map_or(0, |price| price.0)) * i128::from(millis) / 3_600_000;
             i64::try_from(whole).unwrap_or(i64::MAX)
         };

@@ -75,6 +75,8 @@ pub struct PodRecord {
     pub mirror: bool,
     /// It must not be evicted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// `karpenter.sh/do-not-disrupt` has a value that is neither `true`, `false` nor a positive duration.
+    pub has_invalid_protection: bool,
     /// `karpenter.sh/disruption-cost`, else `controller.kubernetes.io/pod-deletion-cost`; 0 if neither can be read.
     pub stated_cost: i32,
     /// Why it cannot be scheduled at all.
@@ -113,6 +115,7 @@ impl PodRecord {
             daemon: None,
             mirror: false,
             do_not_disrupt: None,
+            has_invalid_protection: false,
             stated_cost: 0,
             invalid: None,
             ready: false,
@@ -227,6 +230,8 @@ pub struct NodeRecord {
     pub created: Option<Timestamp>,
     /// Deadline in its drain annotation; `None` without a drain, or without a deadline.
     pub drain_deadline: Option<Timestamp>,
+    /// Why it drains, as its drain annotation says, with the decision; empty without a drain.
+    pub drain_reason: Text,
 }
 
 impl NodeRecord {

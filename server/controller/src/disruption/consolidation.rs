@@ -30,6 +30,7 @@ use crate::provisioning::{
     DisruptionFacts, DisruptionJob, DisruptionOutcome, PlanJob, PlanNumber, PlanRequest, PlannedPool,
 };
 use crate::settings::ConsolidationSettings;
+use crate::status_reporter::Rejection;
 use crate::unavailable_offerings::Probing;
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, Removal};
 use model::disruption_plan::{Command, DisruptionPlan, DisruptionPlanSettings};
@@ -201,14 +202,18 @@ impl ClusterController {
         self.disruption.consolidation.planned_blocks = PlannedBlocks::of(&planned, request.input.now);
         let removals = self.consolidated(&planned);
         self.disruption.consolidation.found_savings = !removals.is_empty();
-        if removals.is_empty() || !self.holds_still(&pending, &request, &planned, &removals, ctx) {
+        if removals.is_empty() {
             return;
+        }
+        if let Err((rejection, why)) = self.check_plan(&pending, &request, &planned, &removals, ctx) {
+            return self.note_rejected_plan(&removals, rejection, why);
         }
         if !have_limits_room(&self.state, &planned.input, &planned.plan) {
             // Machines that are replaced count until they are gone.
             self.disruption.consolidation.exceeded_limits = true;
             self.disruption.consolidation.idle = None;
-            return;
+            let why = "the limits of a NodePool leave no room for the new machines";
+            return self.note_rejected_plan(&removals, Rejection::Scheduling, why);
         }
         if self.is_shadow_removal(CONSOLIDATION.removal, ctx) {
             let removals = self.limit_removals(removals, CONSOLIDATION.removal, ctx);
@@ -239,18 +244,19 @@ impl ClusterController {
         underutilized(planned).flat_map(of).collect()
     }
 
-    /// Whether everything that the plan was made from is as it was.
-    fn holds_still(
+    /// Whether everything that the plan was made from is as it was; what differs otherwise.
+    fn check_plan(
         &self,
         pending: &PendingConsolidation,
         request: &PlanRequest,
         planned: &DisruptionPlan,
         removals: &[Removal],
         ctx: &mut Context<'_>,
-    ) -> bool {
+    ) -> Result<(), (Rejection, &'static str)> {
         if !ctx.disabled_guards.is_enabled(Guard::ConsolidationCheck) {
-            return true;
+            return Ok(());
         }
+        let has_changed = Err((Rejection::Churn, "the cluster has changed since the plan was made"));
         let is_free = self.is_ready()
             && !self.guardrails.is_quarantined()
             && self.pending_plan_due(ctx).is_none()
@@ -258,11 +264,11 @@ impl ClusterController {
             && self.decisions.last_id() == pending.last_decision;
         let expected: usize = underutilized(planned).map(|command| command.nodes.len()).sum();
         let Some(disruption) = request.disruption.as_ref().filter(|_| is_free && removals.len() == expected) else {
-            return false;
+            return has_changed;
         };
         let facts = self.disruption_facts(ctx);
         if removals.len() > candidates(&facts).cluster_allowance(DisruptionReason::Underutilized) {
-            return false;
+            return Err((Rejection::Budget, "disruption.max-unavailable-nodes allows fewer removals by now"));
         }
         let (input, running) = build(&facts);
         let before = Facts { input: &request.input, running: &disruption.running };
@@ -274,7 +280,13 @@ impl ClusterController {
             let pool = &planned.input.pools[node.pool as usize];
             pending.revisions.get(&pool.name).is_some_and(|revision| self.may_launch(pool, node, revision, ctx))
         });
-        may_launch && !is_outdated(before, Facts { input: &input, running: &running }, planned, removals, &view)
+        if !may_launch {
+            return Err((Rejection::Scheduling, "a new machine of the plan cannot be launched any more"));
+        }
+        if is_outdated(before, Facts { input: &input, running: &running }, planned, removals, &view) {
+            return has_changed;
+        }
+        Ok(())
     }
 
     /// Launches the machines of the plan, assigns its pods, and puts the removed machines under replacement.
@@ -294,12 +306,13 @@ impl ClusterController {
         let new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
         self.limit_launches(input, &mut plan, &mut PlanReport::default(), ctx);
         if plan.nodes.len() < machines {
-            return;
+            return self.note_rejected_plan(removals, Rejection::Budget, "a guardrail holds back a launch of the plan");
         }
         let (id, launches, assignments) = self.assign_plan(input, &plan, ctx);
         for removal in removals {
             self.state.begin_consolidation(&removal.claim, ctx.now);
         }
+        self.note_consolidation(removals, id);
         self.disruption.consolidation.idle = None;
         self.disruption.mark_changed();
         let reason = DecisionReason::Disruption(CONSOLIDATION);
@@ -332,6 +345,7 @@ impl ClusterController {
         let invalid: BTreeSet<ClaimName> =
             of_consolidation.map(|(claim, _)| claim).filter(|claim| !has_place(claim)).cloned().collect();
         for claim in invalid {
+            self.note_ended_replacement(&claim, Rejection::Scheduling, "a pod has no other place any more");
             self.end_replacement(&claim, ctx);
         }
     }

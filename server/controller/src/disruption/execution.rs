@@ -70,9 +70,10 @@ impl ClusterController {
         let decision =
             Decision { removals, moves, removed_cost, removal_record: basis, ..self.new_decision(reason, ctx) };
         let begun = if reason.is_urgent() { decision.removals.clone() } else { Vec::new() };
+        let id = decision.id;
         self.record_decision(decision, ctx);
         for removal in &begun {
-            self.begin_removal(method, removal, terms, ctx);
+            self.begin_removal(method, id, removal, terms, ctx);
         }
     }
 
@@ -126,7 +127,7 @@ impl ClusterController {
         let terms = method.drain_terms(&view_of(&self.state, &self.decisions, &self.disruption, ctx));
         for removal in &decision.removals {
             if valid.contains(&removal.claim) && self.may_remove(&removal.claim, method.reason().removal, ctx) {
-                self.begin_removal(method, removal, terms, ctx);
+                self.begin_removal(method, decision.id, removal, terms, ctx);
             } else {
                 ctx.guardrails.cancel_removal(&self.cluster, &removal.claim);
             }
@@ -144,8 +145,15 @@ impl ClusterController {
             .collect()
     }
 
-    /// Begins the drain of a machine that a method removes.
-    fn begin_removal(&mut self, method: &dyn Method, removal: &Removal, terms: DrainTerms, ctx: &mut Context<'_>) {
+    /// Begins the drain of a machine that a method removes by `decision`.
+    fn begin_removal(
+        &mut self,
+        method: &dyn Method,
+        decision: DecisionId,
+        removal: &Removal,
+        terms: DrainTerms,
+        ctx: &mut Context<'_>,
+    ) {
         if let Some(reason) = method.reason().removal.disruption_reason() {
             self.status_reporter.record_disruption(removal.claim.clone(), reason.as_str());
         }
@@ -161,7 +169,7 @@ impl ClusterController {
             }
             _ => {}
         }
-        let reason = TerminationReason::Decided(removal.reason.clone());
+        let reason = TerminationReason::Decided { why: removal.reason.clone(), decision };
         self.begin_termination(&removal.claim, reason, terms, ctx);
     }
 }

@@ -18,6 +18,7 @@ use super::method::PlannedReplacement;
 use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
+use crate::status_reporter::Rejection;
 use crate::{Finding, Removal, UnplacedPod};
 use model::plan::ReasonCode;
 use model::{ClaimName, Millis, Text, Timestamp};
@@ -38,6 +39,13 @@ impl ClusterController {
             self.state.replacements().iter().map(|(claim, begun)| (claim.clone(), begun.since)).collect();
         for (claim, since) in begun {
             if !selected.contains(&claim) {
+                if self.state.claim(&claim).is_some() && !self.state.is_marked_for_deletion(&claim) {
+                    self.note_ended_replacement(
+                        &claim,
+                        Rejection::Churn,
+                        "the node is not selected for removal any more",
+                    );
+                }
                 self.end_replacement(&claim, ctx);
             } else if removed.contains(&claim) {
                 // It is there, and guardrails or the store may hold the removal back.
@@ -127,6 +135,7 @@ impl ClusterController {
         {
             self.disruption.backoff.record_failure(&pool, claim, ctx.now);
         }
+        self.note_ended_replacement(claim, Rejection::Scheduling, why);
         self.end_replacement(claim, ctx);
         self.report_finding(Finding::ReplacementFailed { claim: claim.clone(), why: Text::from(why) }, ctx);
     }

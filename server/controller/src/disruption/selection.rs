@@ -87,6 +87,15 @@ impl SelectionInput {
         selection.check_at(self.later);
         selection
     }
+
+    /// Number of empty machines, or of machines to replace first, that nothing on them holds: before budgets.
+    pub(super) fn eligible(&self) -> usize {
+        match &self.facts {
+            SelectionFacts::Empty(facts) => facts.eligible(self.now),
+            SelectionFacts::Outgoing(facts) => facts.eligible(self.now),
+            _ => 0,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ pub(crate) fn subject_key(effect: &Effect) -> Option<(ClusterName, Text)> {
             return None;
         }
         Effect::PersistCounts { .. } => Text::from("extent"),
+        Effect::RecordCosts { .. } => Text::from("costs"),
         Effect::EndReplacements { .. } => Text::from("replacements"),
         Effect::WriteHold { hold, .. } => Text::from(format!("hold/{hold}")),
         Effect::Instruct { instruction, .. } => Text::from(instruction.subject()),
@@ -83,6 +84,7 @@ pub(crate) fn answer_timeout(effect: &Effect) -> Millis {
         | Effect::CloseLaunch { .. }
         | Effect::EndReplacements { .. }
         | Effect::WriteHold { .. }
+        | Effect::RecordCosts { .. }
         | Effect::PersistCounts { .. } => Millis::from_secs(10),
         effect if is_drain(effect) => Millis::from_mins(2),
         Effect::Instruct { .. } | Effect::Terminate { .. } | Effect::Describe { .. } | Effect::Inspect { .. } => {

@@ -10,7 +10,10 @@ pub(crate) fn is_allowed_by_mode(settings: &GuardrailSettings, effect: &Effect) 
         Effect::Plan(_) | Effect::RecordDecision(_) | Effect::PublishView { .. } | Effect::Resync { .. } => {
             return true;
         }
-        Effect::PersistCounts { .. } | Effect::EndReplacements { .. } | Effect::WriteHold { .. } => return true,
+        Effect::PersistCounts { .. }
+        | Effect::EndReplacements { .. }
+        | Effect::WriteHold { .. }
+        | Effect::RecordCosts { .. } => return true,
         Effect::CloseLaunch { .. }
         | Effect::RecordLaunched { .. }
         | Effect::Describe { .. }

@@ -2,9 +2,8 @@
 
 use super::rate_limits::Population;
 use super::{Block, BlockReason, Freeze, GuardrailsView};
-use crate::cluster::{ClusterState, PodRecord, PoolRecord};
+use crate::cluster::{ClusterState, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::view::PoolView;
 use crate::{PlannedMachine, Removal, Settings, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
@@ -225,21 +224,6 @@ impl ClusterController {
     pub(crate) fn schedule_now(&mut self, now: Timestamp) {
         self.disruption.schedule_now();
         self.provisioner.replan_for_changed_limits(now);
-    }
-
-    /// View of the NodePools; a frozen one is closed.
-    pub(crate) fn pools_view(&self, guardrails: &super::Guardrails) -> Vec<PoolView> {
-        let view = |record: &PoolRecord| {
-            let frozen = guardrails.freezes().for_pool(&self.cluster, &record.pool.name);
-            let frozen = frozen.map(|freeze| Text::from(freeze.to_string()));
-            let closed = frozen.or_else(|| {
-                record.pool.not_ready.as_ref().map(|why| match why {
-                    NotReady::NodeClass(why) | NotReady::NodePool(why) => why.clone(),
-                })
-            });
-            PoolView { name: record.pool.name.clone(), weight: record.pool.weight, closed }
-        };
-        self.state.pools().map(view).collect()
     }
 
     /// View of the guardrails.

@@ -5,6 +5,7 @@ mod consolidation;
 mod cost;
 mod drains;
 mod drift;
+mod events;
 mod expiration;
 mod fixture;
 mod fleet_counters;

@@ -42,6 +42,17 @@ pub struct HoldPlace {
     pub price: MicroUsd,
 }
 
+/// Live holds of a cluster in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HoldCounts {
+    /// Holds whose room is not all there.
+    pub waiting: usize,
+    /// Holds whose room is there.
+    pub ready: usize,
+    /// Price per hour of the nodes that were launched for holds.
+    pub price: MicroUsd,
+}
+
 /// A live hold, as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapacityHold {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CapacityHold, HoldEnd, HoldId, HoldStatus};
+use super::{CapacityHold, HoldCounts, HoldEnd, HoldId, HoldStatus};
 use crate::DecisionId;
 use crate::cluster::Bookings;
 use crate::provisioning::PlanNumber;
@@ -107,6 +107,17 @@ impl Holds {
     /// The holds that have not ended, by id.
     pub fn live(&self) -> impl Iterator<Item = &KnownHold> {
         self.known.values().filter(|one| one.is_live())
+    }
+
+    /// The live holds in numbers.
+    pub fn counts(&self) -> HoldCounts {
+        let mut counts = HoldCounts::default();
+        for one in self.live() {
+            let of_state = if one.hold.status.ready { &mut counts.ready } else { &mut counts.waiting };
+            *of_state += 1;
+            counts.price.0 = counts.price.0.saturating_add(one.hold.status.price().0);
+        }
+        counts
     }
 
     pub fn live_mut(&mut self) -> impl Iterator<Item = &mut KnownHold> {

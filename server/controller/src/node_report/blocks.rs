@@ -10,19 +10,25 @@ use model::disruption_policy::DisruptionReason;
 use model::removal::RemovalReason;
 use model::{Millis, Timestamp};
 
+/// What the blocks of all nodes of a cluster are found by.
+pub(super) struct ClusterBlocks<'r> {
+    view: DisruptionView<'r>,
+    candidates: Candidates<'r>,
+}
+
 /// The blocks of one node.
 pub(super) struct LiveBlocks<'r, 'c> {
     pub(super) controller: &'r ClusterController,
     pub(super) node: &'r NodeRecord,
     pub(super) ctx: &'r Context<'c>,
-    pub(super) view: DisruptionView<'r>,
-    candidates: Candidates<'r>,
+    pub(super) view: &'r DisruptionView<'r>,
+    candidates: &'r Candidates<'r>,
     /// The node with NodeClaim and NodePool; `None` for a node that this server does not manage.
     pub(super) managed: Option<Candidate<'r>>,
 }
 
-impl<'r, 'c> LiveBlocks<'r, 'c> {
-    pub(super) fn new(controller: &'r ClusterController, node: &'r NodeRecord, ctx: &'r Context<'c>) -> Self {
+impl<'r> ClusterBlocks<'r> {
+    pub(super) fn new(controller: &'r ClusterController, ctx: &Context<'_>) -> Self {
         let state = &controller.state;
         let view = DisruptionView {
             being_removed: controller.decisions.claims_being_removed(),
@@ -32,11 +38,24 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
             backoff: controller.disruption.backoff.clone(),
             ..DisruptionView::of(state, ctx.now)
         };
+        Self { candidates: Candidates::collect(&view), view }
+    }
+}
+
+impl<'r, 'c> LiveBlocks<'r, 'c> {
+    pub(super) fn new(
+        controller: &'r ClusterController,
+        cluster: &'r ClusterBlocks<'r>,
+        node: &'r NodeRecord,
+        ctx: &'r Context<'c>,
+    ) -> Self {
+        let state = &controller.state;
         let claim = state.claim_of_node(node).filter(|claim| claim.ours);
         let pool = claim.and_then(|claim| state.pool(&claim.pool));
         let pool = pool.filter(|pool| state.unmanaged_reason(pool).is_none());
         let managed = claim.zip(pool).map(|(claim, pool)| Candidate { node, claim, pool });
-        Self { candidates: Candidates::collect(&view), controller, node, ctx, view, managed }
+        let ClusterBlocks { view, candidates } = cluster;
+        Self { controller, node, ctx, view, candidates, managed }
     }
 
     fn now(&self) -> Timestamp {

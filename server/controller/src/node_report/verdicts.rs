@@ -27,7 +27,7 @@ const OF_PLANS: [BlockCode; 7] = [
 impl LiveBlocks<'_, '_> {
     /// When the node expires.
     pub(super) fn expires(&self) -> Option<Timestamp> {
-        expiry_of(self.managed?.claim, &self.view)
+        expiry_of(self.managed?.claim, self.view)
     }
 
     /// The reasons that apply, in the order of precedence.
@@ -56,7 +56,7 @@ impl LiveBlocks<'_, '_> {
     }
 
     fn unhealthy(&self) -> Option<Verdict> {
-        let repair = repair_of(self.node, self.managed?.claim, &self.view)?;
+        let repair = repair_of(self.node, self.managed?.claim, self.view)?;
         let title = self.node_title();
         let mut by = Vec::new();
         if !self.view.feature_gates.node_repair {

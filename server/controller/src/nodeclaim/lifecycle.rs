@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::{DrainTerms, LaunchOutcome, LaunchedInstance, ManagedClaim, StageKind, TerminationReason};
 use crate::cluster::assignments::NOMINATION_WINDOW;
-use crate::cluster::planning::is_ephemeral;
+use crate::cluster::planning::{UNREGISTERED, is_ephemeral};
 use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::launch_evidence::ReadyNode;
@@ -127,6 +127,9 @@ impl ClusterController {
                 self.advance_machine(claim, ctx);
             }
             Some(node) if free && self.nominator.may_register(claim) => {
+                if let Some(machine) = self.claims.get(claim).filter(|_| !has_unregistered_taint(node)) {
+                    self.status_reporter.note_missing_taint(machine);
+                }
                 let node = node.name.clone();
                 let Some(record) = self.state.claim(claim) else { return };
                 let (labels, mut taints) = (record.labels.clone(), record.taints.clone());
@@ -293,6 +296,9 @@ impl ClusterController {
         if !machine.is_launching(attempt) {
             return;
         }
+        if let Some(planned) = machine.planned() {
+            self.lifecycle_counter.count_launch_failure(planned.launch.capacity_type, &failure);
+        }
         let retryable = matches!(failure, LaunchFailure::Refused { retryable: true, .. });
         let again = (retryable && machine.begin_next_attempt(MAX_ATTEMPTS)).then(|| machine.launch_order(now));
         // Insufficient capacity of one offering is no evidence about others, so it is not counted.
@@ -379,6 +385,11 @@ impl ClusterController {
             self.provisioner.replan_displaced_pods(ctx.now);
         }
     }
+}
+
+/// Whether the Node joined with the taint that keeps pods away until it is registered (Karpenter: registration).
+fn has_unregistered_taint(node: &NodeRecord) -> bool {
+    node.taints.iter().any(|taint| taint.key.as_ref() == UNREGISTERED)
 }
 
 /// Whether a Node can be initialized: ready, without startup and ephemeral taints, and with all

@@ -20,6 +20,8 @@ pub(crate) struct ManagedClaim {
     pool: PoolName,
     /// The decided launch; `None` for NodeClaims found in the cluster.
     decided: Option<Decided>,
+    /// The decision of the launch, if a previous process recorded it and the NodeClaim was found in the cluster.
+    recorded_decision: Option<DecisionId>,
     stage: Stage,
     /// When it entered the stage.
     since: Timestamp,
@@ -117,6 +119,11 @@ impl ManagedClaim {
     /// The decision that planned it; `None` for NodeClaims found in the cluster.
     pub fn decision(&self) -> Option<DecisionId> {
         self.decided.as_ref().map(|decided| decided.decision)
+    }
+
+    /// The decision that launched it, also for NodeClaims found in the cluster if the launch record names it.
+    pub fn launch_decision(&self) -> Option<DecisionId> {
+        self.decision().or(self.recorded_decision)
     }
 
     /// Revision of the NodePool at the time of the decision.
@@ -265,6 +272,11 @@ impl ManagedClaim {
 
 /// Facts that change no stage.
 impl ManagedClaim {
+    /// Records the decision by which a previous process launched it.
+    pub fn record_launch_decision(&mut self, decision: DecisionId) {
+        self.recorded_decision = Some(decision);
+    }
+
     /// Records that its Node is not observed any more.
     pub fn record_lost_node(&mut self, node: LostNode) {
         self.lost_node = Some(node);

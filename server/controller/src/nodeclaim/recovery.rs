@@ -94,6 +94,9 @@ impl ClusterController {
             if state == LaunchState::Open {
                 self.record_launched(&claim, attempt, ctx);
             }
+            if let (Some(machine), Some(decided)) = (self.claims.get_mut(&claim), &planned) {
+                machine.record_launch_decision(decided.decision);
+            }
             // The pods of the launch keep their assignment, unless it failed: nothing plans them again when it is deleted.
             if self.claims.get(&claim).is_some_and(|machine| !machine.stage().is_terminating()) {
                 let pods = planned.map(|decided| decided.machine.pods).unwrap_or_default();
@@ -230,9 +233,11 @@ impl ClusterController {
             if !ctx.guardrails.contains_removal(&self.cluster, &claim) {
                 ctx.guardrails.restore_removal(&self.cluster, &claim, MicroUsd(0), ctx.now);
             }
-            let deadline = self.state.node_of_claim(&claim).and_then(|node| node.drain_deadline);
+            let node = self.state.node_of_claim(&claim);
+            let deadline = node.and_then(|node| node.drain_deadline);
+            let why = node.map(|node| node.drain_reason.clone()).unwrap_or_default();
             let terms = DrainTerms { deadline, ..DrainTerms::default() };
-            self.begin_termination(&claim, TerminationReason::BegunBeforeTakeover, terms, ctx);
+            self.begin_termination(&claim, TerminationReason::BegunBeforeTakeover { why }, terms, ctx);
         }
     }
 

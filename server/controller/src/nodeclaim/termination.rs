@@ -53,7 +53,9 @@ impl ClusterController {
         let Some(machine) = self.claims.get(claim) else { return };
         let Some(terms) = machine.drain_terms() else { return };
         let DrainTerms { deadline, interrupted: interruption, only_if_empty } = terms;
-        let (provider_id, reason) = (machine.provider_id().clone(), machine.termination_message());
+        // The agent repeats it in the Events of the pods that it evicts.
+        let reason = Text::from(format!("{}{}", machine.termination_message(), machine.removal_origin()));
+        let provider_id = machine.provider_id().clone();
         match self.state.node_of_claim(claim).map(|node| node.name.clone()) {
             Some(node) => {
                 self.claims.get_mut(claim).map(ManagedClaim::record_drain_instruction);

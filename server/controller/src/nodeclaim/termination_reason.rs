@@ -3,13 +3,19 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::DecisionId;
 use model::{RefusedOption, Text};
 
 /// Why a machine is terminated; its [`Display`](fmt::Display) is a sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TerminationReason {
-    /// A decision removes it, for this reason.
-    Decided(Text),
+    /// A decision removes it.
+    Decided {
+        /// The reason, a sentence.
+        why: Text,
+        /// The decision.
+        decision: DecisionId,
+    },
     /// Its NodeClaim or Node was deleted in the cluster.
     DeletedByHand,
     /// Its NodeClaim disappeared while the instance runs.
@@ -41,7 +47,10 @@ pub(crate) enum TerminationReason {
         minutes: i64,
     },
     /// A previous process began to remove it.
-    BegunBeforeTakeover,
+    BegunBeforeTakeover {
+        /// Why, as the drain annotation of its Node says, with the decision; empty when unknown.
+        why: Text,
+    },
     /// Its instance is gone.
     InstanceGone,
 }
@@ -55,6 +64,14 @@ impl TerminationReason {
         Self::InsufficientCapacity { remedies: Text::from(remedies) }
     }
 
+    /// The decision that removes it; `None` if none does, or a previous process knew it.
+    pub fn decision(&self) -> Option<DecisionId> {
+        match self {
+            Self::Decided { decision, .. } => Some(*decision),
+            _ => None,
+        }
+    }
+
     /// Whether something else than this server deleted the machine, so that this server finishes what was begun.
     pub fn is_external(&self) -> bool {
         matches!(self, Self::DeletedByHand | Self::ClaimRemoved | Self::InstanceGone)
@@ -64,7 +81,7 @@ impl TerminationReason {
 impl fmt::Display for TerminationReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Decided(reason) => f.write_str(reason),
+            Self::Decided { why, .. } => f.write_str(why),
             Self::DeletedByHand => f.write_str("the NodeClaim or its Node was deleted in the cluster"),
             Self::ClaimRemoved => f.write_str("its NodeClaim was removed while the instance runs"),
             Self::InsufficientCapacity { remedies } if remedies.is_empty() => {
@@ -78,7 +95,8 @@ impl fmt::Display for TerminationReason {
             Self::NotLaunched => f.write_str("it was not launched before the takeover, and no pod needs it"),
             Self::LaunchTimeout { minutes } => write!(f, "no instance was launched within {minutes} minutes"),
             Self::RegistrationTimeout { minutes } => write!(f, "the node did not register within {minutes} minutes"),
-            Self::BegunBeforeTakeover => f.write_str("its removal began before the takeover"),
+            Self::BegunBeforeTakeover { why } if why.is_empty() => f.write_str("its removal began before the takeover"),
+            Self::BegunBeforeTakeover { why } => f.write_str(why),
             Self::InstanceGone => f.write_str("the instance is gone"),
         }
     }

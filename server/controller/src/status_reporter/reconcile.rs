@@ -1,5 +1,6 @@
 //! Passes of the status reporter: writes the statuses and Events that have changed.
 
+use super::condition_events::transitions;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::StageKind;
 use crate::status::{ObjectRef, StatusOrder, StatusPatch};
@@ -32,7 +33,7 @@ impl ClusterController {
             }
         }
         self.status_reporter.postpone_pod_events(ctx.now);
-        self.record_events(ctx);
+        self.record_events(is_full, ctx);
     }
 
     /// Checks the initialized machines: in a full pass all whose check is due, and else those that were never
@@ -60,6 +61,10 @@ impl ClusterController {
     }
 
     fn write(&mut self, subject: ObjectRef, patch: StatusPatch, ctx: &mut Context<'_>) {
+        if let Some(before) = self.status_reporter.last_written(&subject) {
+            let events = transitions(&subject, before, &patch);
+            self.status_reporter.noted_events.add(events);
+        }
         let id = InstructionId(ctx.next_id());
         let order = StatusOrder { subject: subject.clone(), patch: patch.clone(), at: ctx.now };
         self.status_reporter.begin_write(id, subject, patch, ctx.now);

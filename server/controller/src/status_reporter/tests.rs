@@ -1,3 +1,11 @@
+mod conditions;
+mod documents;
+mod drains;
+mod interruptions;
+mod machines;
+mod nodes;
+mod pods;
+
 use std::sync::Arc;
 
 use crate::cluster::testing::{bound_to, claim, cpu, initialized_cluster, node, pod, pool, text};
@@ -7,7 +15,7 @@ use crate::cluster::{
 };
 use crate::status::{ConditionStatus, EventOrder, ObjectRef, StatusPatch};
 use crate::testing::SynchronousController;
-use crate::{Effect, Event, FeatureGates, Instruction, InstructionId, PlanOutcome, Settings};
+use crate::{Effect, Event, EventReason, FeatureGates, Instruction, InstructionId, PlanOutcome, Settings};
 use model::disruption_policy::{Budget, BudgetLimit};
 use model::input::PlanningInput;
 use model::node_class::{NodeClassQuery, NodeClassStatus, Resolution, ResolvedNodeClass, SubnetEntry};
@@ -33,7 +41,11 @@ struct Fixture {
 
 impl Fixture {
     fn new(snapshot: ClusterSnapshot, settings: Settings) -> Self {
-        let controller = SynchronousController::new(settings, nothing);
+        Self::planned_by(nothing, snapshot, settings)
+    }
+
+    fn planned_by(planner: fn(&PlanningInput) -> PlanOutcome, snapshot: ClusterSnapshot, settings: Settings) -> Self {
+        let controller = SynchronousController::new(settings, planner);
         let mut world =
             Self { controller, written: Vec::new(), events: Vec::new(), unanswered: Vec::new(), mute: false };
         world.handle(0, Event::AgentConnected { cluster: text("c") });
@@ -81,8 +93,14 @@ impl Fixture {
         last.map(|one| format!("{}={} {}", one.kind, one.status.as_str(), one.reason)).collect()
     }
 
+    /// The Events of this reason, as `object: message`.
+    fn said(&self, reason: EventReason) -> Vec<String> {
+        let events = self.events.iter().filter(|event| event.reason == reason);
+        events.map(|event| format!("{}: {}", event.subject, event.message)).collect()
+    }
+
     fn reasons(&self) -> Vec<&str> {
-        self.events.iter().map(|event| event.reason).collect()
+        self.events.iter().map(|event| event.reason.as_str()).collect()
     }
 }
 
@@ -320,71 +338,7 @@ fn a_node_claim_status_names_what_its_node_lacks_and_stays_initialized() {
         &last[2..],
         ["Initialized=True Initialized", "Launched=True Launched", "Ready=True Ready", "Registered=True Registered"]
     );
-    assert_eq!(world.reasons(), ["Initialized"]);
-}
-
-#[test]
-fn a_drain_blocked_by_a_budget_is_reported_on_the_node_and_in_the_view() {
-    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
-    let budget = PodBudgetRecord {
-        namespace: text("default"),
-        name: text("web"),
-        selector: Some(LabelSelector::default()),
-        allowed: 0,
-        evicts_unhealthy_always: false,
-    };
-    world.observe(2_000, Observation::upsert(Object::PodBudget(budget.clone())));
-    world.observe(2_000, Observation::upsert(Object::Pod(PodRecord { ready: true, ..bound_to("m0", pod("a", 100)) })));
-    world.observe(3_000, Observation::upsert(Object::Node(NodeRecord { deleting: true, ..node("m0") })));
-    let why = "PodDisruptionBudget default/web blocks the eviction of pod default/a (disruptionsAllowed is 0)";
-    let event = world.events.iter().find(|event| event.reason == "FailedDraining").unwrap();
-    assert_eq!(
-        (event.subject.clone(), event.warning, event.message.as_ref()),
-        (ObjectRef::Node(text("n-m0")), true, why)
-    );
-    let blocked =
-        |world: &Fixture| world.controller.view(&text("c")).and_then(|view| view.machines().next()?.blocked.clone());
-    assert_eq!(blocked(&world).as_deref(), Some(why));
-    world.observe(4_000, Observation::upsert(Object::PodBudget(PodBudgetRecord { allowed: 1, ..budget })));
-    assert_eq!(blocked(&world), None);
-    assert_eq!(world.conditions(&ObjectRef::Claim(text("m0")))[0], "Drained=Unknown Draining");
-}
-
-#[test]
-fn an_eviction_is_blocked_under_the_conditions_of_the_api_server() {
-    let budget = |name: &str, allowed, evicts_unhealthy_always| {
-        Object::PodBudget(PodBudgetRecord {
-            namespace: text("default"),
-            name: text(name),
-            selector: Some(LabelSelector::default()),
-            allowed,
-            evicts_unhealthy_always,
-        })
-    };
-    let blocked = |budgets: Vec<Object>, ready| {
-        let mut state = initialized_cluster(pool(), &["m0"]);
-        let a = PodRecord { ready, ..bound_to("m0", pod("a", 1)) };
-        crate::cluster::testing::observe(&mut state, 0, budgets.into_iter().chain([Object::Pod(a)]));
-        state.drain_blockers(&text("n-m0"), Timestamp::from_millis(0)).len()
-    };
-    assert_eq!(blocked(vec![], true), 0);
-    assert_eq!(blocked(vec![budget("a", 1, false)], true), 0);
-    assert_eq!(blocked(vec![budget("a", 0, false)], true), 1);
-    assert_eq!(blocked(vec![budget("a", 0, true)], true), 1, "a pod that is ready is guarded");
-    assert_eq!(blocked(vec![budget("a", 0, true)], false), 0, "one that is not may always go");
-    assert_eq!(blocked(vec![budget("a", 1, false), budget("b", 1, false)], true), 1, "two budgets bar every eviction");
-}
-
-#[test]
-fn a_pool_whose_budget_keeps_empty_nodes_gets_an_event() {
-    let mut kept = pool();
-    kept.disruption.budgets = vec![Budget { limit: BudgetLimit::Nodes(0), reasons: None, window: None }];
-    let mut world = Fixture::new(ClusterSnapshot { pools: vec![kept], ..snapshot(&["m0"]) }, Settings::default());
-    for second in 1..40 {
-        world.tick(second * 1_000);
-    }
-    let event = world.events.iter().find(|event| event.reason == "DisruptionBlocked").unwrap();
-    assert_eq!((event.subject.clone(), event.warning), (p(), false));
+    assert_eq!(world.reasons(), ["Initialized", "ConsistentStateFound", "Ready"], "two conditions have changed");
 }
 
 #[test]
@@ -462,46 +416,6 @@ fn a_claim_without_the_current_hash_of_its_class_gets_it_unless_it_has_drifted()
     assert_eq!(written(hash("old", "1"), "a"), both("now"), "a NodeClaim of an earlier version");
     assert_eq!(written(hash("old", "1"), "b"), both("old"), "it has drifted: only the version is written");
     assert_eq!(written(None, "b"), Vec::<String>::new(), "it has drifted, and has no hash");
-}
-
-#[test]
-fn a_pool_with_too_many_unhealthy_nodes_gets_a_warning() {
-    // Two of two Nodes; the limit is 20 %, rounded up 1.
-    let mut shown = snapshot(&["m0", "m1"]);
-    for node in &mut shown.nodes {
-        let since = Timestamp::from_millis(0);
-        node.unmet = vec![UnmetCondition { kind: text("KernelReady"), status: text("False"), since }];
-    }
-    let settings = Settings {
-        feature_gates: FeatureGates { node_repair: true, ..FeatureGates::default() },
-        ..Settings::default()
-    };
-    let mut never = pool();
-    never.disruption.consolidate_after = None;
-    let mut world = Fixture::new(ClusterSnapshot { pools: vec![never], ..shown }, settings);
-    let blocked = |world: &Fixture| world.events.iter().find(|event| event.reason == "NodeRepairBlocked").cloned();
-    for second in 1..1_800 {
-        world.tick(second * 1_000);
-    }
-    assert_eq!(blocked(&world), None);
-    for second in 1_800..1_820 {
-        world.tick(second * 1_000);
-    }
-    let event = blocked(&world).expect("the repairs are blocked");
-    let message = "2 of 2 nodes of this NodePool are unhealthy, more than 20 %: none is repaired";
-    assert_eq!((event.subject, event.warning, event.message.as_ref()), (p(), true, message));
-}
-
-#[test]
-fn pods_without_a_place_get_an_event_with_the_reasons() {
-    let mut world = Fixture::new(snapshot(&[]), Settings::default());
-    let waiting = PodRecord { uid: text("u-1"), ..pod("a", 100) };
-    world.observe(2_000, Observation::upsert(Object::Pod(waiting)));
-    world.tick(3_000);
-    world.tick(4_000);
-    let [event] = world.events.as_slice() else { panic!("{:?}", world.events) };
-    assert_eq!((event.reason, event.warning, event.uid.as_ref()), ("FailedScheduling", true, "u-1"));
-    assert_eq!(event.message.as_ref(), "no pool is large enough");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::form::Form;
 use server::cli::exit::{Failure, Status};
 use simulation::deterministic::guard::Guard;
-use simulation::deterministic::long_run::{Load, LongRun, LongRunReport};
+use simulation::deterministic::long_run::{Load, LongRun, LongRunReport, Savings};
 
 /// Simulate months of load on a virtual clock, without faults, and count the moves of pods
 ///
@@ -82,6 +82,16 @@ fn table((load, figures, took): &Ran) -> String {
         figures.billed,
         shares.join(", ")
     );
+    let stored = &figures.stored;
+    let _always = writeln!(
+        text,
+        "  ${} stored for {} h, ${} billed; {}; {}",
+        stored.total(),
+        stored.until.as_millis() / 3_600_000,
+        figures.billed_until_stored,
+        savings("realised", &stored.realised),
+        savings("overtaken", &stored.overtaken)
+    );
     for (pool, longest) in &figures.drifted_for {
         // Writing to a String cannot fail.
         let _always =
@@ -91,6 +101,22 @@ fn table((load, figures, took): &Ran) -> String {
         let _always = writeln!(text, "  exceeded: {exceeded}");
     }
     text
+}
+
+fn savings(state: &str, savings: &Savings) -> String {
+    let Savings { decisions, removed, predicted, realised } = *savings;
+    format!(
+        "{decisions} decisions {state}: ${predicted} predicted for 24 h each, ${realised} saved, of ${removed} removed"
+    )
+}
+
+fn savings_document(savings: &Savings) -> Value {
+    json!({
+        "decisions": savings.decisions,
+        "removedUsdPerDay": savings.removed.0 as f64 / 1e6,
+        "predictedUsdPerDay": savings.predicted.0 as f64 / 1e6,
+        "realisedUsdPerDay": savings.realised.0 as f64 / 1e6,
+    })
 }
 
 fn document((load, figures, took): &Ran) -> Value {
@@ -114,6 +140,10 @@ fn document((load, figures, took): &Ran) -> Value {
         "billedUsd": figures.billed.0 as f64 / 1e6,
         "spentOnUsd": figures.charged.iter().map(|(cause, amount)| (cause.as_str().to_owned(), json!(amount as f64 / 1e6)))
             .collect::<serde_json::Map<_, _>>(),
+        "storedUsd": figures.stored.total().0 as f64 / 1e6,
+        "billedUntilStoredUsd": figures.billed_until_stored.0 as f64 / 1e6,
+        "savings": savings_document(&figures.stored.realised),
+        "overtaken": savings_document(&figures.stored.overtaken),
         "replaced": figures.replaced,
         "drifted": drifted,
         "exceeded": figures.exceeded(*load),

@@ -2,7 +2,7 @@ use controller::Settings;
 
 use super::*;
 use crate::{Input, Output, Replica};
-use store::lease::{Lease, LeaseOutcome, OpenOperations, Scope};
+use store::lease::{Lease, LeaseOutcome, Scope};
 
 const WINDOW: Millis = Millis::from_mins(10);
 
@@ -95,7 +95,7 @@ fn breaker_reason_after(failed: i64) -> Option<String> {
     let region = Scope::Region { account: "1".to_owned(), region: "east".to_owned() };
     let mut replica = Replica::new(Settings::default(), 9, region);
     let lease = Lease { scope: Scope::cluster("blue"), owner: "me".to_owned(), epoch: 4 };
-    let answer = Ok(LeaseOutcome::Granted { lease, open: OpenOperations::default() });
+    let answer = Ok(LeaseOutcome::Granted { lease, open: Box::default() });
     replica.handle(
         Input::LeaseAnswered { cluster: "blue".into(), answer, past: Vec::new(), moves: Vec::new() },
         Timestamp::from_millis(0),

@@ -8,7 +8,7 @@ use super::*;
 use crate::{Input, Output, Replica};
 use agent_session::SessionEvent;
 use store::interruptions::InterruptionRow;
-use store::lease::{Lease, LeaseOutcome, OpenOperations, Renewal};
+use store::lease::{Lease, LeaseOutcome, Renewal};
 
 fn scope() -> Scope {
     Scope::Region { account: "1".to_owned(), region: "east".to_owned() }
@@ -23,7 +23,7 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn acquire(replica: &mut Replica, cluster: &str, now: i64) {
-    let answer = Ok(LeaseOutcome::Granted { lease: lease(cluster), open: OpenOperations::default() });
+    let answer = Ok(LeaseOutcome::Granted { lease: lease(cluster), open: Box::default() });
     let input = Input::LeaseAnswered { cluster: cluster.into(), answer, past: Vec::new(), moves: Vec::new() };
     replica.handle(input, at(now));
     tell(replica, Event::AgentConnected { cluster: cluster.into() }, now);
@@ -202,7 +202,7 @@ fn the_replica_that_lists_the_region_polls_instance_status_every_minute() {
     };
     assert!(!polls(&replica.handle(Input::InterruptionsDue, at(10))), "another replica lists the region");
     let region = Lease { scope: scope(), owner: "me".to_owned(), epoch: 1 };
-    let granted = LeaseOutcome::Granted { lease: region, open: OpenOperations::default() };
+    let granted = LeaseOutcome::Granted { lease: region, open: Box::default() };
     replica.handle(Input::RegionLeaseAnswered(Ok(granted)), at(10));
     assert!(polls(&replica.handle(Input::InterruptionsDue, at(11))));
     assert!(!polls(&replica.handle(Input::InterruptionsDue, at(71))), "the first poll has not ended");

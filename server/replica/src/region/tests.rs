@@ -11,7 +11,7 @@ fn lease(epoch: u64) -> Lease {
 }
 
 fn granted(region: &mut RegionLister, epoch: u64) {
-    let answer = LeaseOutcome::Granted { lease: lease(epoch), open: store::lease::OpenOperations::default() };
+    let answer = LeaseOutcome::Granted { lease: lease(epoch), open: Box::default() };
     assert!(region.handle_lease_answer(Ok(answer)).is_none());
 }
 

@@ -9,7 +9,7 @@ use super::*;
 use crate::Call;
 use store::StoreError;
 use store::guardrails::AuditEntry;
-use store::lease::{LeaseOutcome, OpenOperations, Renewal};
+use store::lease::{LeaseOutcome, Renewal};
 use store::listing::StoredListing;
 
 fn region() -> Scope {
@@ -21,7 +21,7 @@ fn lease(scope: Scope) -> Lease {
 }
 
 fn granted(scope: Scope) -> Result<LeaseOutcome, StoreError> {
-    Ok(LeaseOutcome::Granted { lease: lease(scope), open: OpenOperations::default() })
+    Ok(LeaseOutcome::Granted { lease: lease(scope), open: Box::default() })
 }
 
 /// A replica that owns `blue`, whose agent is connected, and the region's lease; at 0.

@@ -104,7 +104,7 @@ impl Setup {
                 made(vec![changed, TimedFault { at_ms, fault: kill }], Permission::OneNode, None)
             }
             // The server ends while a node is being consolidated.
-            Guard::Replacements => Self::disrupted_without(off, 4_631 + seed, killed_while_consolidating()),
+            Guard::Replacements => Self::disrupted_without(off, 4_820 + seed, killed_while_consolidating()),
             // The kubelets take a minute from joining to ready.
             Guard::Initialization => {
                 let mut setup = made(vec![changed], Permission::OneNode, None);

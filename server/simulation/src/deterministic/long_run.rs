@@ -17,6 +17,7 @@ use futures::future::FutureExt;
 use model::{ClaimName, MicroUsd, Millis, PoolName, Resources, Timestamp};
 
 use self::costs::Costs;
+pub use self::costs::{Savings, StoredCosts};
 use super::disruption_runs::Permission;
 use super::fault::{Fault, TimedFault};
 use super::guard::Guard;
@@ -94,6 +95,10 @@ pub struct LongRunReport {
     pub charged: CostParts,
     /// What they cost by the ledger of the cloud.
     pub billed: MicroUsd,
+    /// What the server has stored about their costs.
+    pub stored: StoredCosts,
+    /// What they cost by the ledger of the cloud until the stored costs end.
+    pub billed_until_stored: MicroUsd,
     /// Drifted nodes that are gone.
     pub replaced: usize,
     /// Longest time from a change of the template to the end of a node, by NodePool.
@@ -105,7 +110,18 @@ impl LongRun {
     /// Runs it.
     #[must_use]
     pub fn run(self) -> LongRunReport {
-        let mut simulation = Simulation::new(self.setup(), false);
+        self.run_setup(self.setup())
+    }
+
+    /// Runs a day and two hours of the daily load, whose server is killed every two hours.
+    #[must_use]
+    pub fn run_with_restarts(self) -> LongRunReport {
+        self.run_setup(Self::daily_with_restarts(self.seed, self.off))
+    }
+
+    /// Runs it with another setup.
+    fn run_setup(self, setup: Setup) -> LongRunReport {
+        let mut simulation = Simulation::new(setup, false);
         let end = Timestamp::from_millis(self.end_ms());
         let (mut watch, mut pruned) = (Watch::default(), Timestamp::default());
         let mut costs = Costs::default();
@@ -132,6 +148,8 @@ impl LongRun {
         }
         let mut report = LongRunReport { bound_per_day: self.bound_per_day(), ..watch.figures(&simulation) };
         report.charged = costs.charged();
+        report.stored = StoredCosts::read(&simulation, simulation.events.now());
+        report.billed_until_stored = simulation.events.environment.cloud().ledger().spent(report.stored.until);
         report.violations.extend(costs.violation());
         report
     }
@@ -281,6 +299,8 @@ impl Watch {
             cost_per_day: per_day(spent, ran),
             charged: CostParts::default(),
             billed: spent,
+            stored: StoredCosts::default(),
+            billed_until_stored: MicroUsd(0),
             replaced: self.replaced,
             drifted_for: self.drifted_for,
             violations: simulation.violations.iter().map(ToString::to_string).collect(),
@@ -304,10 +324,21 @@ impl LongRunReport {
     #[must_use]
     pub fn exceeded(&self, load: Load) -> Vec<String> {
         let mut exceeded = self.violations.clone();
-        let (charged, billed) = (self.charged.total(), self.billed.0);
-        if charged.abs_diff(billed) > billed.unsigned_abs() / BILL_TOLERANCE {
-            let (charged, billed) = (self.charged_in_all(), self.billed);
-            exceeded.push(format!("${charged} are charged and ${billed} billed: they differ by more than 0.1 %"));
+        let stored = self.stored.total();
+        let bills = [("charged", self.charged_in_all(), self.billed), ("stored", stored, self.billed_until_stored)];
+        for (what, charged, billed) in bills {
+            if charged.0.abs_diff(billed.0) > billed.0.unsigned_abs() / BILL_TOLERANCE {
+                exceeded.push(format!("${charged} are {what} and ${billed} billed: they differ by more than 0.1 %"));
+            }
+        }
+        if self.stored.overlaps > 0 {
+            exceeded.push(format!("{} stored costs begin before the ones before end", self.stored.overlaps));
+        }
+        for saved in [self.stored.realised, self.stored.overtaken] {
+            if saved.realised.max(saved.predicted) > saved.removed {
+                let (saved, removed) = (saved.realised.max(saved.predicted), saved.removed);
+                exceeded.push(format!("${saved} are saved by the removal of machines that would have cost ${removed}"));
+            }
         }
         match load {
             Load::Steady if self.moves_after_first_hour > 0 => {

@@ -335,6 +335,8 @@ impl Server {
                         self.handle_input(Input::Session(confirmed), clock, offset_ms, events);
                     }
                 }
+                // No agent is asked for spans.
+                SessionOutput::Export(_) => {}
                 SessionOutput::Close(reason) => {
                     events.trace(|| {
                         format!("server {} closes the stream of {cluster}: {reason}", self.process_id.process)
@@ -584,6 +586,9 @@ fn summarize(effect: &Effect) -> String {
         Effect::Inspect { cluster, provider_id, .. } => format!("inspect {provider_id} of {cluster}"),
         Effect::RecordLaunched { cluster, claim, .. } => format!("record launch of {claim} of {cluster}"),
         Effect::PersistCounts { cluster, counts } => format!("record object counts of {cluster}: {counts:?}"),
+        Effect::RecordCosts { cluster, intervals } => {
+            format!("record costs of {cluster}: {} intervals", intervals.len())
+        }
         Effect::EndReplacements { cluster, claims, waits, .. } => {
             format!("end replacements {claims:?} of {cluster}, waits {waits:?}")
         }

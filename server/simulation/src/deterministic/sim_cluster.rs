@@ -240,6 +240,8 @@ impl SimCluster {
                         events.send_to_server(connection, ProcessMessage::Received { connection, request });
                     }
                 }
+                // No server asks for spans.
+                Output::SendSpans(_) => {}
                 Output::TakeSnapshot => {
                     let (records, clock) = (self.snapshot_records(), self.clock(events.now()));
                     if let Some(agent) = &mut self.agent {

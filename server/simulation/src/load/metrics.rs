@@ -180,11 +180,12 @@ mod tests {
 
     #[test]
     fn metrics_are_read_as_they_are_rendered() {
-        let histogram = server::histogram::Histogram::default();
-        histogram.observe(Duration::from_millis(4));
+        let buckets = [("0.003", 0), ("0.005", 1), ("10.0", 1), ("+Inf", 1)];
+        let line = |(bound, count)| format!("{DECIDED}_bucket{{le=\"{bound}\"}} {count}\n");
+        let histogram: String = buckets.map(line).concat();
         let name = "fleetwright_cluster_synced_timestamp_seconds";
         let synced = format!("{name}{{cluster=\"a\"}} 1763765432.005\n{name}{{cluster=\"b\"}} 0.000\n");
-        let metrics = Metrics(histogram.render(DECIDED, "Something.") + &synced);
+        let metrics = Metrics(histogram + &synced);
         assert_eq!(metrics.synced().collect::<Vec<_>>(), [("a", Timestamp::from_millis(1_763_765_432_005))]);
         let decided = metrics.durations(DECIDED);
         assert_eq!(decided.0.iter().find(|(_, count)| *count > 0), Some(&(5.0, 1)));

@@ -15,6 +15,16 @@ pub(super) fn time(time: Option<&Timestamp>) -> String {
     time.map(|time| moment(to_millis(time))).unwrap_or_default()
 }
 
+/// A time as `2026-01-01T00:00:00Z`.
+pub(super) fn rfc3339(time: &Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(to_millis(time)).map(|at| at.to_string()).unwrap_or_default()
+}
+
+/// A time as `2026-01-01 00:00` (UTC).
+pub(super) fn day_and_time(time: &Timestamp) -> String {
+    rfc3339(time).chars().take(16).map(|one| if one == 'T' { ' ' } else { one }).collect()
+}
+
 /// How long ago: `3d`, `4h`, `5m`, `6s`; empty if that is not known.
 pub(super) fn age(since: Option<&Timestamp>, now_ms: i64) -> String {
     let Some(since) = since else { return String::new() };

@@ -284,7 +284,7 @@ kind!(
 
 kind!(
     Decisions, Decision, decisions, 5,
-    ["CLUSTER", "DECISION", "AT (UTC)", "KIND", "SUMMARY", "WHY"],
+    ["CLUSTER", "DECISION", "AT (UTC)", "KIND", "SUMMARY", "WHY", "TRACE"],
     |row| {
         vec![
             id(&row.name, 0),
@@ -293,6 +293,7 @@ kind!(
             row.kind.clone(),
             row.summary.clone(),
             row.reasons.join("; "),
+            row.trace_id.clone(),
         ]
     },
     list_decisions, |selection, page_size, page_token| v1::ListDecisionsRequest {

@@ -1,3 +1,4 @@
+use fleetwright_proto::v1;
 use prost_types::Timestamp;
 
 use super::cells::age;
@@ -58,35 +59,6 @@ fn a_change_is_a_line_and_a_deleted_row_says_so() {
     let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&lines[0]["podCount"], &lines[1]["deleted"]), (&7.into(), &"clusters/a/nodes/b".into()));
     assert!(watch::text::<Nodes>(&changes, FleetFormat::Name).unwrap().ends_with("clusters/a/nodes/b deleted\n"));
-}
-
-#[test]
-fn the_cost_ends_with_its_total() {
-    let sum = |group: &str, price, machine_count, breakdown| v1::CostSum {
-        group: group.to_owned(),
-        price_micro_usd_per_hour: price,
-        machine_count,
-        breakdown,
-    };
-    let parts = v1::CostBreakdown { useful: 600_000, daemonsets: 50_000, blocked: 350_050, ..Default::default() };
-    let sums = vec![sum("spot", 1_000_050, 9, Some(parts)), sum("on-demand", 49, 1, None)];
-    let cost = v1::Cost {
-        sums,
-        price_micro_usd_per_hour: 1_000_099,
-        machine_count: 10,
-        breakdown: Some(parts),
-        unreachable: Vec::new(),
-    };
-    let expected = "\
-GROUP      MACHINES  $/HOUR  USEFUL  WASTE   MOST OF IT
-spot       9         1.0001  60 %    0.4001  blocked 35 %
-on-demand  1         0.0000  0 %     0.0000
-total      10        1.0001  60 %    0.4001  blocked 35 %
-";
-    assert_eq!(cost_document(&cost, FleetFormat::Table).unwrap(), expected);
-    let wide = cost_document(&cost, FleetFormat::Wide).unwrap();
-    let spot: Vec<&str> = wide.lines().nth(1).unwrap().split_whitespace().rev().take(4).collect();
-    assert_eq!(spot, ["0.0000", "0.0000", "0.3501", "0.0000"], "unexplained, no savings, blocked, fragmentation");
 }
 
 #[test]

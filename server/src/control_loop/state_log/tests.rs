@@ -2,6 +2,7 @@ use controller::LaunchedInstance;
 use controller::guardrails::Mode;
 use controller::guardrails::view::WaitingRemoval;
 use controller::view::{CpuAndMemory, InstanceAnomalies};
+use model::disruption_policy::DisruptionReason;
 use model::{CapacityType, MicroUsd, Timestamp};
 
 use super::*;
@@ -29,6 +30,11 @@ fn view() -> ClusterView {
         autoscalers: Vec::new(),
         problems: Vec::new(),
         unmanaged_pools: Vec::new(),
+        counters: Default::default(),
+        pod_durations: Default::default(),
+        holds: Default::default(),
+        eligible_nodes: [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized]
+            .map(|reason| (reason, 0)),
     }
 }
 

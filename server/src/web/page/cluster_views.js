@@ -1,7 +1,7 @@
 // Views of a cluster and of a node of it, for those who own them.
 
 import { age, dollars, idOf, number, visible, word } from "./format.js";
-import { CostBar, CostParts } from "./cost_views.js";
+import { CostBar, CostParts } from "./cost_parts.js";
 import { FreezeForm } from "./freezes.js";
 import { html } from "./html.js";
 import { clusterPath, Decisions, Name, Problems, ReadAt, Wide } from "./parts.js";

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api_budget::Limit;
+use cost::CostInterval;
 use futures::future::FutureExt;
 use futures::stream::BoxStream;
 
@@ -25,6 +26,7 @@ use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::outcomes::{OutcomeRow, StoredOutcome};
 use store::replacements::ReplacementsEnd;
 use store::replicas::{ClusterSummaryRow, ReplicaRow};
+use store::spend::{IntervalFilter, SpendQuery, SpendRow};
 use store::{Archive, Store, StoreError, StoreFuture};
 
 /// A store in memory without fencing.
@@ -149,6 +151,27 @@ impl Store for UnfencedStore {
 
     fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()> {
         async move { self.store.end_replacements(&self.present_lease(lease), end).await }.boxed()
+    }
+
+    fn put_costs<'a>(&'a self, lease: &'a Lease, intervals: &'a [CostInterval]) -> StoreFuture<'a, ()> {
+        async move { self.store.put_costs(&self.present_lease(lease), intervals).await }.boxed()
+    }
+
+    fn spend<'a>(&'a self, query: &'a SpendQuery) -> StoreFuture<'a, Vec<SpendRow>> {
+        self.store.spend(query)
+    }
+
+    fn cost_intervals<'a>(&'a self, filter: &'a IntervalFilter) -> StoreFuture<'a, Vec<CostInterval>> {
+        self.store.cost_intervals(filter)
+    }
+
+    fn saving_intervals<'a>(
+        &'a self,
+        clusters: Option<&'a [String]>,
+        from_ms: i64,
+        to_ms: i64,
+    ) -> StoreFuture<'a, Vec<(String, CostInterval)>> {
+        self.store.saving_intervals(clusters, from_ms, to_ms)
     }
 
     fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation> {

@@ -18,7 +18,7 @@ use sqlx::PgConnection;
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
 use super::signals::{Signal, bump_signal};
-use super::{holds, identity, operations, replacements};
+use super::{holds, identity, operations, replacements, spend};
 use store::StoreError;
 use store::epoch::next_epoch;
 use store::lease::{Lease, LeaseOutcome, MAX_EPOCH_JUMP, OpenOperations, Renewal, Scope};
@@ -60,13 +60,14 @@ impl PostgresStore {
         );
         let row = granted.fetch_one(&mut *transaction).await.map_err(database(WHAT))?;
         let (replacements, backoffs) = replacements::open(&mut transaction, scope).await?;
-        let open = OpenOperations {
+        let open = Box::new(OpenOperations {
             intents: operations::open_intents(&mut transaction, scope).await?,
             extent: identity::extent(&mut transaction, scope).await?,
             replacements,
             backoffs,
             holds: holds::live(&mut transaction, Some(scope)).await?,
-        };
+            costs: spend::running(&mut transaction, scope).await?,
+        });
         commit(transaction, WHAT).await?;
         let lease = Lease { scope: scope.clone(), owner: owner.to_owned(), epoch: row.epoch.unsigned_abs() };
         Ok(LeaseOutcome::Granted { lease, open })

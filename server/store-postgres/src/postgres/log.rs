@@ -210,6 +210,7 @@ impl PostgresStore {
             .await
             .map_err(database(PRUNE))?;
         self.prune_holds().await?;
+        self.prune_costs(retention.costs.as_secs_f64()).await?;
         Ok(Pruned {
             ended: self.prune_intents(retention.ended.as_secs_f64()).await?,
             log: self.prune_log(retention.log).await?,

@@ -29,7 +29,8 @@ impl Tables {
         let (replacements, backoffs) = self.open_replacements(scope, now);
         let holds = self.live_holds(Some(scope.cluster_name().unwrap_or_default()), now);
         let (intents, extent) = (self.open_intents(scope), self.extents.get(scope).copied());
-        let open = OpenOperations { intents, extent, replacements, backoffs, holds };
+        let costs = self.running_costs(scope);
+        let open = Box::new(OpenOperations { intents, extent, replacements, backoffs, holds, costs });
         Ok(LeaseOutcome::Granted { lease: Lease { scope: scope.clone(), owner: owner.to_owned(), epoch }, open })
     }
 

@@ -107,6 +107,7 @@ impl Tables {
         self.prune_replicas(now.saturating_sub(DAY_MS));
         self.prune_interruptions(now.saturating_sub(DAY_MS));
         self.prune_holds(now.saturating_sub(KEPT_MS));
+        self.prune_costs(now.saturating_sub(milliseconds(retention.costs)), now);
         self.outcomes.prune(now.saturating_sub(2 * DAY_MS));
         self.prune_offerings(now.saturating_sub(DAY_MS));
         let pruned = Pruned {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ::api_budget::{Bucket, Waiting};
+use cost::CostInterval;
 
 use super::browser_sessions::BrowserSessionTable;
 use super::outcomes::OutcomeTable;
@@ -43,6 +44,8 @@ pub(super) struct Tables {
     pub(super) last_interruption: u64,
     pub(super) outcomes: OutcomeTable,
     pub(super) browser_sessions: BrowserSessionTable,
+    /// Intervals by start and NodeClaim.
+    pub(super) costs: BTreeMap<Scope, BTreeMap<(i64, String), CostInterval>>,
     pub(super) releases: BTreeMap<String, u64>,
     pub(super) confirmations: BTreeMap<String, u64>,
     pub(super) counters: BTreeMap<(String, i64), BucketRow>,

@@ -124,7 +124,7 @@ impl FakeAgent {
                     self.record_instruction(&instruction);
                     queue.extend(self.link.finish_instruction(&instruction.id, Done::ok(), now()));
                 }
-                Output::RaiseEpoch(_) | Output::ClockSkew(_) => {}
+                Output::RaiseEpoch(_) | Output::ClockSkew(_) | Output::SendSpans(_) => {}
                 Output::CloseStream(_) => self.disconnect(),
             }
         }

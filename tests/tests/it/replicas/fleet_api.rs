@@ -116,6 +116,8 @@ fn every_replica_answers_for_the_whole_fleet() {
     let groups: Vec<&str> = cost["sums"].as_array().unwrap().iter().filter_map(|sum| sum["group"].as_str()).collect();
     assert!(groups.contains(&"clusters/shop") && groups.contains(&"clusters/bank"), "{cost:#}");
 
+    costs_add_up((first, second), &server);
+
     // Decisions are those of the store, whichever replica made them.
     let decisions = json(&first.http, "/v1/clusters/-/decisions?full=true")["decisions"].clone();
     let text = decisions.to_string();
@@ -126,6 +128,37 @@ fn every_replica_answers_for_the_whole_fleet() {
     let missing = get(&first.http, "/v1/clusters/bankk/nodes");
     assert!(missing.starts_with("HTTP/1.1 404") && missing.contains("did you mean"), "{missing}");
     drop(agents);
+}
+
+/// What was written within the first minute is summed alike by both replicas, by the commands, and in the CSV.
+fn costs_add_up((first, second): (&Server, &Server), server: &str) {
+    let micro_usd = |value: &Value| value["amountMicroUsd"].as_str().and_then(|text| text.parse::<i64>().ok());
+    let spend = wait_until(
+        || format!("costs of both clusters: {}", json(&first.http, "/v1/spend?groupBy=COST_GROUP_CLUSTER")),
+        || {
+            // Costs may be written in between.
+            let read = |server: &Server| json(&server.http, "/v1/spend?groupBy=COST_GROUP_CLUSTER");
+            let spend = read(first);
+            (spend["sums"].as_array().is_some_and(|sums| sums.len() == 2) && spend["sums"] == read(second)["sums"])
+                .then_some(spend)
+        },
+    );
+    let parts: i64 = spend["sums"].as_array().into_iter().flatten().filter_map(micro_usd).sum();
+    assert_eq!(Some(parts), micro_usd(&spend), "{spend:#}");
+    let causes = spend["breakdown"].as_object().into_iter().flat_map(|causes| causes.values());
+    let causes: i64 = causes.filter_map(|amount| amount.as_str()?.parse::<i64>().ok()).sum();
+    assert_eq!(causes, parts, "{spend:#}");
+
+    let table = fleetwright(&["fleet", "spend", "--server", server, "--per", "hour", "--by", "pool"]);
+    assert!(table.status == 0 && table.stdout.contains("clusters/shop/pools/"), "{}{}", table.stdout, table.stderr);
+    let savings = fleetwright(&["fleet", "savings", "--server", server]);
+    assert_eq!(savings.status, 0, "{}", savings.stderr);
+    let csv = fleetwright(&["fleet", "focus", "--server", server]);
+    let rows: Vec<Vec<&str>> = csv.stdout.lines().map(|line| line.split(',').collect()).collect();
+    let column = rows[0].iter().position(|name| *name == "EffectiveCost").expect("the column");
+    // No cell before it has a comma.
+    let costs = rows[1..].iter().map(|row| row[column].replacen('.', "", 1).parse::<i64>().expect("an amount"));
+    assert!(costs.sum::<i64>() >= parts, "{}", csv.stdout);
 }
 
 #[test]

@@ -54,6 +54,15 @@ impl EmptyMachines {
         selection
     }
 
+    /// Number of those that may be removed now but for budgets.
+    pub(super) fn eligible(&self, now: Timestamp) -> usize {
+        let is_due = |one: &&EmptyMachine| {
+            let pool = self.pools.get(&one.machine.pool);
+            pool.and_then(|pool| one.removable_at(pool, now)).is_some_and(|at| at <= now)
+        };
+        self.machines.iter().filter(is_due).count()
+    }
+
     fn removal(&self, one: &EmptyMachine) -> Removal {
         let MachineNames { node, pool, .. } = &one.machine;
         let wait = self.pools.get(pool).and_then(|pool| pool.policy.consolidate_after);

@@ -114,6 +114,11 @@ impl OutgoingMachines {
         selection
     }
 
+    /// Number of those that may be replaced now but for budgets.
+    pub(super) fn eligible(&self, now: Timestamp) -> usize {
+        self.by_pool(now).values().map(Vec::len).sum()
+    }
+
     /// The machines of each ready NodePool that nothing on them holds.
     fn by_pool(&self, now: Timestamp) -> BTreeMap<&PoolName, Vec<&OutgoingMachine>> {
         let mut pools: BTreeMap<&PoolName, Vec<&OutgoingMachine>> = BTreeMap::new();

@@ -6,12 +6,16 @@ use std::sync::Arc;
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, text};
 use crate::cluster::{
-    ClaimDriftFacts, ClaimRecord, ClusterState, NodeRecord, Object, Observation, PoolRecord, Target, UnmetCondition,
+    ClaimDriftFacts, ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, Object, Observation, PoolRecord, Target,
+    UnmetCondition,
 };
 use crate::cluster_controller::Context;
+use crate::disruption::method::{DisruptionView, Method};
+use crate::disruption::methods::drift::Drifted;
+use crate::disruption::methods::emptiness::Emptiness;
 use crate::guardrails::Mode;
 use crate::{ClusterController, Decision, Effect, RegionState, RepairMode, Settings};
-use model::disruption_policy::DisruptionReason;
+use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
 use model::interruption::InterruptionKind;
 use model::{ClaimName, Millis, ProviderId};
 
@@ -97,6 +101,23 @@ fn drifted() -> (PoolRecord, Object) {
 fn empty_nodes() {
     let made = decisions(initialized_cluster(pool(), &["m0", "m1"]), Settings::default(), |_, _| {});
     assert_eq!(replayed(&made), [("empty", vec!["m0", "m1"])]);
+}
+
+#[test]
+fn eligible_nodes_are_those_that_nothing_but_a_budget_holds() {
+    let of = |method: &dyn Method, state: &ClusterState| {
+        method.read(&DisruptionView::of(state, Timestamp::from_millis(60_000))).eligible()
+    };
+    let mut full = pool();
+    full.disruption.budgets = vec![Budget { limit: BudgetLimit::Nodes(0), reasons: None, window: None }];
+    let mut state = initialized_cluster(full, &["m0", "m1", "m2"]);
+    let protected = NodeRecord { do_not_disrupt: Some(DoNotDisrupt::Always), ..node("m1") };
+    observe(&mut state, 0, [Object::Node(protected), Object::Pod(bound_to("m2", pod("web-0", 100)))]);
+    assert_eq!(of(&Emptiness, &state), 1, "m1 is protected and m2 is used");
+    let (pool, old) = drifted();
+    let mut state = initialized_cluster(pool, &["m0", "m1"]);
+    observe(&mut state, 0, [old]);
+    assert_eq!(of(&Drifted, &state), 1);
 }
 
 #[test]

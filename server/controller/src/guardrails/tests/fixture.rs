@@ -14,8 +14,8 @@ use crate::holds::{HoldId, HoldStatus};
 use crate::testing::SynchronousController;
 use crate::unavailable_offerings::{PROBE_LEASE, ProbeAnswer};
 use crate::{
-    ClaimOrder, Decision, DecisionReason, Effect, Event, Inspection, Instruction, InstructionId, Launched, PlanError,
-    PlanOutcome, Settings,
+    ClaimOrder, Decision, DecisionReason, Effect, Event, EventOrder, Inspection, Instruction, InstructionId, Launched,
+    PlanError, PlanOutcome, Settings,
 };
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INITIALIZED, REGISTERED, ZONE};
@@ -70,6 +70,10 @@ pub(super) struct Done {
     pub drained: Vec<(Timestamp, ClaimName)>,
     /// The end of each of these drains.
     pub deadlines: Vec<Option<Timestamp>>,
+    /// The reason of each of these drains, as the agent repeats it to pods.
+    pub drain_reasons: Vec<String>,
+    /// Events that were recorded.
+    pub events: Vec<EventOrder>,
     /// NodeClaims whose instances were terminated.
     pub terminated: Vec<(Timestamp, ClaimName)>,
     /// NodeClaims that were removed, in that order.
@@ -101,6 +105,8 @@ pub(super) struct Fixture {
     pub no_capacity: bool,
     /// Launches are refused.
     pub refused: bool,
+    /// Launches are not answered.
+    pub slow_cloud: bool,
     /// Machines are launched and never join.
     pub never_joins: bool,
     /// Machines join and do not become ready.
@@ -146,6 +152,7 @@ impl Fixture {
             done: Done::default(),
             no_capacity: false,
             refused: false,
+            slow_cloud: false,
             never_joins: false,
             never_ready: false,
             stuck: None,
@@ -312,6 +319,7 @@ impl Fixture {
                 self.done.ended_replacements.push((now, claims, waits));
                 Vec::new()
             }
+            Effect::RecordCosts { cluster, .. } => vec![Event::CostsRecorded { cluster }],
             Effect::WriteHold { hold, status, .. } => {
                 self.done.holds.push((hold, *status));
                 Vec::new()
@@ -343,7 +351,7 @@ impl Fixture {
             }
             Effect::Launch(order) => {
                 self.done.launches.push((now, *order.clone()));
-                vec![self.launch(&order)]
+                if self.slow_cloud { Vec::new() } else { vec![self.launch(&order)] }
             }
             Effect::Terminate { cluster, provider_id, claim, .. } => {
                 self.done.terminated.push((now, claim));
@@ -368,7 +376,7 @@ impl Fixture {
             provider_id: ProviderId::from(format!("aws:///z/i-{claim}")),
             instance_type: order.options.first().map_or_else(|| text("t.2"), |option| option.instance_type.clone()),
             zone: text("z"),
-            capacity_type: CapacityType::Spot,
+            capacity_type: order.capacity_type,
             unavailable: Vec::new(),
             image: "".into(),
             cluster,
@@ -406,8 +414,9 @@ impl Fixture {
                 let reason = "the API server lists pod default/web-1 on it".to_owned();
                 return vec![Event::InstructionFailed { cluster, instruction, reason, unmet: true }];
             }
-            Instruction::Drain { claim, deadline, only_if_empty, .. } => {
+            Instruction::Drain { claim, deadline, only_if_empty, reason, .. } => {
                 self.done.deadlines.push(deadline);
+                self.done.drain_reasons.push(reason.to_string());
                 let empty = self.stuck.is_none_or(|stuck| !claim.starts_with(stuck));
                 self.done.drained.push((Timestamp::from_millis(self.now), claim));
                 if !empty {
@@ -423,8 +432,8 @@ impl Fixture {
             Instruction::RegisterNode { .. }
             | Instruction::InitializeNode { .. }
             | Instruction::NominatePods { .. }
-            | Instruction::WriteStatus(_)
-            | Instruction::RecordEvent(_) => {}
+            | Instruction::WriteStatus(_) => {}
+            Instruction::RecordEvent(event) => self.done.events.push(event),
         }
         let acked = Event::InstructionAcked { cluster: cluster.clone(), instruction };
         let seen = seen.into_iter().map(|observation| Event::Observed { cluster: cluster.clone(), observation });
@@ -453,6 +462,7 @@ fn is_record_or_view(effect: &Effect) -> bool {
             | Effect::CloseLaunch { .. }
             | Effect::EndReplacements { .. }
             | Effect::PersistCounts { .. }
+            | Effect::RecordCosts { .. }
     )
 }
 

@@ -161,7 +161,7 @@ fn removals_on_missing_evidence_count_against_rate_limits_and_wait_for_freezes()
 
 /// Six Nodes of twenty are not reported any more, too few for a quarantine; their pods are
 /// reported. Then the NodePool is deleted with its NodeClaims.
-fn nodes_vanish() -> Fixture {
+pub(super) fn nodes_vanish() -> Fixture {
     let mut world = world(20, |_| {});
     world.run_to(10_000);
     lose_nodes(&mut world, 0..6);

@@ -6,7 +6,7 @@ use crate::cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
 use crate::view::InstanceAnomalies;
-use crate::{Event, Inspection, Instruction, LaunchState, OpenLaunch, Settings};
+use crate::{Event, EventReason, Inspection, Instruction, LaunchState, OpenLaunch, Settings};
 
 /// One initialized machine, `m0`, in a cluster that was taken over at 0 s; the collection period is 60 s.
 fn controller(ready: bool) -> SynchronousController {
@@ -188,7 +188,9 @@ fn a_refused_termination_keeps_the_claim_and_is_retried() {
     assert!(removed(&effects).is_empty());
     let sent = effects.iter().any(|effect| match effect {
         Effect::Instruct { instruction, .. } => match instruction.as_ref() {
-            Instruction::RecordEvent(event) => event.reason == "ForeignInstance" && event.warning,
+            Instruction::RecordEvent(event) => {
+                event.reason == EventReason::ForeignInstance && event.reason.is_warning()
+            }
             _ => false,
         },
         _ => false,

@@ -46,6 +46,7 @@ impl ManagedClaim {
             name,
             pool,
             decided: None,
+            recorded_decision: None,
             stage,
             since: now,
             provider_id: ProviderId::default(),

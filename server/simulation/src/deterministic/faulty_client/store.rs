@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api_budget::Limit;
+use cost::CostInterval;
 use futures::future::FutureExt;
 use futures::stream::BoxStream;
 use model::ClusterName;
@@ -25,6 +26,7 @@ use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::outcomes::{OutcomeRow, StoredOutcome};
 use store::replacements::ReplacementsEnd;
 use store::replicas::{ClusterSummaryRow, ReplicaRow};
+use store::spend::{IntervalFilter, SpendQuery, SpendRow};
 use store::{Archive, Store, StoreFuture};
 
 impl Archive for FaultyClient {
@@ -166,6 +168,30 @@ impl Store for FaultyClient {
             async move { self.check_write(lease, store.end_replacements(&self.presented_lease(lease), end).await) }
                 .boxed()
         })
+    }
+
+    fn put_costs<'a>(&'a self, lease: &'a Lease, intervals: &'a [CostInterval]) -> StoreFuture<'a, ()> {
+        self.call_store("write costs", move |store| {
+            async move { self.check_write(lease, store.put_costs(&self.presented_lease(lease), intervals).await) }
+                .boxed()
+        })
+    }
+
+    fn spend<'a>(&'a self, query: &'a SpendQuery) -> StoreFuture<'a, Vec<SpendRow>> {
+        self.call_store("read costs", move |store| store.spend(query))
+    }
+
+    fn cost_intervals<'a>(&'a self, filter: &'a IntervalFilter) -> StoreFuture<'a, Vec<CostInterval>> {
+        self.call_store("read costs", move |store| store.cost_intervals(filter))
+    }
+
+    fn saving_intervals<'a>(
+        &'a self,
+        clusters: Option<&'a [String]>,
+        from_ms: i64,
+        to_ms: i64,
+    ) -> StoreFuture<'a, Vec<(String, CostInterval)>> {
+        self.call_store("read savings", move |store| store.saving_intervals(clusters, from_ms, to_ms))
     }
 
     fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation> {

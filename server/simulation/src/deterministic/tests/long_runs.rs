@@ -62,6 +62,19 @@ fn sabotage_without_drift_no_node_is_replaced_and_the_bounds_are_exceeded() {
     assert_eq!(exceeded.len(), 3, "and both NodePools exceed their bound: {exceeded:?}");
 }
 
+/// A server that is killed every two hours has not written up to half an hour of what machines cost. The next one charges it.
+#[test]
+fn restarts_lose_no_cost() {
+    let figures = LongRun { load: Load::Daily, hours: 26, seed: 1, off: None }.run_with_restarts();
+    let (stored, billed) = (figures.stored.total(), figures.billed_until_stored);
+    assert!(stored.0.abs_diff(billed.0) <= billed.0.unsigned_abs() / 1_000, "${stored} stored, ${billed} billed");
+    assert!(billed.0 > 10_000_000, "${billed} in 26 hours");
+    assert_eq!(figures.stored.overlaps, 0);
+    // A restart is no gap. What keeps a node is not known until disruption is planned again.
+    let unexplained = figures.stored.parts.get(CostCause::Unexplained);
+    assert!(unexplained <= stored.0 / 1_000, "{:?}", figures.stored.parts);
+}
+
 #[test]
 fn a_ledger_that_differs_from_the_bill_by_more_than_a_thousandth_exceeds_the_bounds() {
     let charged = |amount| LongRunReport {

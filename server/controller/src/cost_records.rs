@@ -1,0 +1,185 @@
+//! What the machines of a cluster have cost, when they are observed, and when it is written.
+
+use std::collections::BTreeMap;
+
+use cost::{CostInterval, CostLedger, ObservedMachine, SavingDecision};
+use model::disruption_policy::DisruptionReason;
+use model::removal::RemovalReason;
+use model::{ClaimName, Millis, Timestamp};
+
+use crate::{Decision, DecisionId, DecisionReason};
+
+/// Machines are observed at most so often while pods come and go.
+const OBSERVATION_INTERVAL: Millis = Millis::from_secs(30);
+
+/// The same, after a machine was launched, or has changed its stage: what it costs begins and ends then.
+const STAGE_INTERVAL: Millis = Millis::from_secs(1);
+
+/// Costs are written so often: each write is a row for each machine. What machines were used for since the last write is an
+/// estimate after a crash.
+const WRITE_INTERVAL: Millis = Millis::from_mins(30);
+
+/// The first write follows the first observation within this.
+pub(crate) const FIRST_WRITE_WITHIN: Millis = Millis::from_mins(1);
+
+/// What the machines of the cluster have cost under this controller.
+#[derive(Debug, Default)]
+pub(crate) struct CostRecords {
+    ledger: CostLedger,
+    observed: Option<Observed>,
+    /// Until when an earlier owner has charged.
+    restored_until: Option<Timestamp>,
+    /// The decision that removes a machine to save its price.
+    removed_by: BTreeMap<ClaimName, SavingDecision>,
+    last_decision: Option<DecisionId>,
+    write_at: Timestamp,
+    /// The last write is not confirmed.
+    is_writing: bool,
+}
+
+/// An observation, and the state at this time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Observed {
+    pub at: Timestamp,
+    /// Version of the state of the cluster.
+    pub version: u64,
+    /// Fingerprint of the stages of its machines.
+    pub stages: u64,
+}
+
+impl CostRecords {
+    /// Continues what an earlier owner wrote.
+    pub(crate) fn restore(&mut self, last: Vec<CostInterval>) {
+        self.restored_until = last.iter().map(|interval| interval.end).max();
+        self.ledger.restore(last);
+    }
+
+    /// The last write is stored.
+    pub(crate) fn confirm(&mut self) {
+        self.is_writing = false;
+    }
+
+    /// Whether no machine was observed yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.observed.is_none()
+    }
+
+    /// The first write is due at `at`.
+    pub(crate) fn begin(&mut self, at: Timestamp) {
+        self.write_at = at;
+    }
+
+    /// Whether a NodeClaim of this time was created after the last write of an earlier owner.
+    pub(crate) fn is_after_restored(&self, created: Timestamp) -> bool {
+        self.restored_until.is_some_and(|until| created > until)
+    }
+
+    /// The decision that removes a machine to save its price.
+    pub(crate) fn removed_by(&self, claim: &ClaimName) -> Option<SavingDecision> {
+        self.removed_by.get(claim).copied()
+    }
+
+    /// When machines are observed next without an event, in this state.
+    pub(crate) fn observation_due(&self, version: u64, stages: u64) -> Option<Timestamp> {
+        let observed = self.observed?;
+        if observed.stages != stages {
+            return Some(observed.at + STAGE_INTERVAL);
+        }
+        if self.ledger.is_idle() {
+            return None;
+        }
+        let change = (observed.version != version).then_some(observed.at + OBSERVATION_INTERVAL);
+        [change, self.next_write()].into_iter().flatten().min()
+    }
+
+    fn next_write(&self) -> Option<Timestamp> {
+        (!self.is_writing).then_some(self.write_at)
+    }
+
+    /// Notes which decisions since the last call remove machines to save their price. A machine that is replaced first is
+    /// removed by the decision that launches for it.
+    pub(crate) fn note_decisions<'d>(&mut self, recent: impl Iterator<Item = &'d Decision>) {
+        let last = self.last_decision;
+        let mut new: Vec<&Decision> = recent.take_while(|decision| Some(decision.id) > last).collect();
+        self.last_decision = new.first().map_or(last, |newest| Some(newest.id));
+        new.reverse();
+        for decision in new {
+            let saving = SavingDecision { number: decision.id.0, at: decision.at };
+            if !saves(decision) {
+                // What is removed for another reason saves nothing by the decision before.
+                for removal in &decision.removals {
+                    self.removed_by.remove(&removal.claim);
+                }
+            }
+            for claim in saved_machines(decision) {
+                self.removed_by.entry(claim.clone()).or_insert(saving);
+            }
+        }
+    }
+
+    /// Forgets the decisions about machines that are gone.
+    pub(crate) fn forget_removed(&mut self, is_there: impl Fn(&ClaimName) -> bool) {
+        self.removed_by.retain(|claim, _| is_there(claim));
+    }
+
+    /// Charges until an observation of all machines. Returns the intervals to write, if it is time for it.
+    pub(crate) fn observe(&mut self, observed: Observed, machines: Vec<ObservedMachine>) -> Vec<CostInterval> {
+        let now = observed.at;
+        self.ledger.observe(now, machines);
+        self.observed = Some(observed);
+        if self.next_write().is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        self.write_at = now + WRITE_INTERVAL;
+        let mut intervals = self.ledger.take_ended();
+        intervals.extend(self.ledger.running().cloned());
+        self.is_writing = !intervals.is_empty();
+        intervals
+    }
+}
+
+/// Whether a decision removes its machines to save their price.
+fn saves(decision: &Decision) -> bool {
+    matches!(decision.reason, DecisionReason::Disruption(method)
+        if matches!(method.removal, RemovalReason::Empty | RemovalReason::Underutilized))
+}
+
+/// The machines that a decision removes to save their price, at once or when they are replaced.
+fn saved_machines(decision: &Decision) -> impl Iterator<Item = &ClaimName> {
+    let is_removed = saves(decision) && !decision.shadow;
+    let removed = decision.removals.iter().filter(move |_| is_removed).map(|removal| &removal.claim);
+    let replaced = decision.replacements.iter().filter(|one| one.begun.reason == DisruptionReason::Underutilized);
+    removed.chain(replaced.map(|one| &one.claim))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Removal;
+    use crate::cluster::testing::text;
+    use crate::disruption::{EMPTY, EXPIRATION};
+
+    fn removing(id: u64, claim: &str, reason: crate::MethodReason) -> Decision {
+        let removal = Removal { claim: text(claim), node: text("n"), reason: text("") };
+        let at = Timestamp::from_millis(i64::try_from(id).unwrap_or_default());
+        let decision = Decision::new(DecisionId(id), text("c"), DecisionReason::Disruption(reason), 0, at);
+        Decision { removals: vec![removal], ..decision }
+    }
+
+    #[test]
+    fn the_decision_counts_by_which_a_machine_goes() {
+        let mut records = CostRecords::default();
+        let number = |records: &CostRecords, claim: &str| records.removed_by(&text(claim)).map(|saving| saving.number);
+        let mut decisions = vec![removing(1, "a", EMPTY), removing(2, "b", EMPTY)];
+        records.note_decisions(decisions.iter().rev());
+        assert_eq!((number(&records, "a"), number(&records, "b")), (Some(1), Some(2)));
+        // Both were not carried out. One is decided again, and the other expires.
+        decisions.extend([removing(3, "a", EMPTY), removing(4, "b", EXPIRATION)]);
+        records.note_decisions(decisions.iter().rev());
+        assert_eq!((number(&records, "a"), number(&records, "b")), (Some(1), None));
+        // A shadow decision removes nothing.
+        decisions.push(Decision { shadow: true, ..removing(5, "c", EMPTY) });
+        records.note_decisions(decisions.iter().rev());
+        assert_eq!(number(&records, "c"), None);
+    }
+}

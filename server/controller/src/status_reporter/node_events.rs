@@ -1,0 +1,113 @@
+//! Events that state what keeps nodes, on their Nodes, NodeClaims and pods.
+
+use crate::EventReason;
+use crate::cluster::{DoNotDisrupt, PodRecord};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::node_report::{NodeBlocks, Verdict};
+use crate::origin::Origin;
+use crate::status::{EventOrder, ObjectRef};
+use model::disruption_plan::{Block, BlockCode};
+use model::removal::RemovalReason;
+use model::{ClaimName, Millis, Timestamp};
+
+/// How long it is said that the protection of a pod has ended.
+const ELAPSED_FOR: Millis = Millis::from_mins(15);
+
+impl ClusterController {
+    /// What keeps the next few nodes.
+    pub(super) fn node_events(&mut self, ctx: &Context<'_>) -> Vec<EventOrder> {
+        let nodes = self.status_reporter.standing_events.next_nodes(&self.state);
+        let mut events = Vec::new();
+        for NodeBlocks { claim, consolidates, verdicts } in self.blocks_of_nodes(&nodes, ctx) {
+            let price = self.price_of(&claim);
+            events.extend(self.kept_events(&claim, consolidates, &verdicts, Origin { decision: None, price }));
+        }
+        let pods = nodes.iter().flat_map(|node| self.state.pods_on(&node.name));
+        events.extend(pods.filter_map(|pod| protection_event(pod, ctx.now)));
+        events
+    }
+
+    /// One Event of each reason.
+    fn kept_events(
+        &self,
+        claim: &ClaimName,
+        consolidates: bool,
+        verdicts: &[Verdict],
+        origin: Origin,
+    ) -> Vec<EventOrder> {
+        let due = || verdicts.iter().filter(|verdict| !waits_for_repair(verdict));
+        let blocks = || due().flat_map(|verdict| verdict.by.iter().map(move |block| (verdict.reason, block)));
+        let reasons = [EventReason::NodeRepairBlocked, EventReason::DisruptionBlocked, EventReason::Unconsolidatable];
+        let found = reasons.into_iter().filter_map(|reason| {
+            let is_it = |(why, block): &(RemovalReason, &Block)| stated_by(*why, block, consolidates) == Some(reason);
+            let (_, block) = blocks().find(is_it)?;
+            let message = format!("{} {}", block.object, block.message);
+            let event = EventOrder::new(ObjectRef::Claim(claim.clone()), reason, message, origin);
+            Some(event.in_series(format!("{} {}", block.code.as_str(), block.object)))
+        });
+        found.flat_map(|event| event.on_each(self.objects_of(claim))).collect()
+    }
+}
+
+/// Whether the node is unhealthy and repairs are off, or its time has not come.
+fn waits_for_repair(verdict: &Verdict) -> bool {
+    is_repair(verdict.reason) && verdict.by.iter().any(|block| block.code == BlockCode::Policy)
+}
+
+fn is_repair(reason: RemovalReason) -> bool {
+    matches!(reason, RemovalReason::Unhealthy | RemovalReason::Repaired)
+}
+
+/// The Event that says what `block` keeps a node from; `None` for what passes by itself, concerns the whole NodePool or
+/// cluster, or has an Event of its own.
+fn stated_by(reason: RemovalReason, block: &Block, consolidates: bool) -> Option<EventReason> {
+    match block.code {
+        BlockCode::Guardrail if is_repair(reason) => Some(EventReason::NodeRepairBlocked),
+        BlockCode::PodDisruptionBudget
+        | BlockCode::DoNotDisrupt
+        | BlockCode::Nominated
+        | BlockCode::PendingPods
+        | BlockCode::Frozen
+        | BlockCode::Guardrail
+        | BlockCode::BackOff
+        | BlockCode::RecentlyMoved => Some(EventReason::DisruptionBlocked),
+        BlockCode::ConsolidateAfter if !consolidates => Some(EventReason::Unconsolidatable),
+        BlockCode::Policy
+        | BlockCode::NoCapacity
+        | BlockCode::NoSavings
+        | BlockCode::MinValues
+        | BlockCode::SpotFlexibility
+        | BlockCode::Static => Some(EventReason::Unconsolidatable),
+        BlockCode::Budget
+        | BlockCode::ConsolidateAfter
+        | BlockCode::Deleting
+        | BlockCode::NotInitialized
+        | BlockCode::NotSynced
+        | BlockCode::NotManaged
+        | BlockCode::Shadow
+        | BlockCode::Replacing
+        | BlockCode::NotPlanned => None,
+    }
+}
+
+/// What `karpenter.sh/do-not-disrupt` of a pod says about its node.
+fn protection_event(pod: &PodRecord, now: Timestamp) -> Option<EventOrder> {
+    if pod.is_terminal() || pod.terminating {
+        return None;
+    }
+    let event = |reason, message: String| Some(EventOrder::of_pod(pod, reason, message, Origin::default()));
+    if pod.has_invalid_protection {
+        let message = "karpenter.sh/do-not-disrupt protects nothing: its value is neither true nor a positive duration";
+        return event(EventReason::InvalidDoNotDisruptAnnotation, message.to_owned());
+    }
+    let Some(DoNotDisrupt::For(_)) = pod.do_not_disrupt else { return None };
+    let end = pod.protection_end()?;
+    if end > now {
+        event(EventReason::DoNotDisruptUntil, format!("protects its node from voluntary disruption until {end}"))
+    } else if now.duration_since(end) < ELAPSED_FOR {
+        let message = format!("its protection of its node from voluntary disruption has ended at {end}");
+        event(EventReason::DoNotDisruptGracePeriodElapsed, message)
+    } else {
+        None
+    }
+}

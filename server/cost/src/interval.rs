@@ -1,0 +1,55 @@
+//! What a machine cost in a part of an hour.
+
+use model::{CapacityType, ClaimName, InstanceTypeName, MicroUsd, PoolName, ProviderId, Timestamp, Zone};
+
+use crate::CostParts;
+
+/// A machine and what reports group its cost by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CostedMachine {
+    /// Its NodeClaim.
+    pub claim: ClaimName,
+    /// Its NodePool.
+    pub pool: PoolName,
+    /// Provider id of the instance.
+    pub provider_id: ProviderId,
+    /// Name of the instance type.
+    pub instance_type: InstanceTypeName,
+    /// Name of the zone.
+    pub zone: Zone,
+    /// Capacity type of the instance.
+    pub capacity_type: CapacityType,
+    /// Price per hour.
+    pub price: MicroUsd,
+    /// Number of the decision that launched it, if it is known.
+    pub launched_by: Option<u64>,
+    /// The decision that removes it to save its price.
+    pub removed_by: Option<SavingDecision>,
+}
+
+/// A decision that removes machines to save their price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SavingDecision {
+    /// Number of the decision.
+    pub number: u64,
+    /// When it was made.
+    pub at: Timestamp,
+}
+
+/// What a machine cost from one time to another one in the same hour (UTC). The first of those of a machine begins with its
+/// launch, and each other one where the one before ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CostInterval {
+    /// The machine.
+    pub machine: CostedMachine,
+    /// Since when it costs this price: charges are differences of sums since then.
+    pub launched: Timestamp,
+    /// When the interval begins.
+    pub start: Timestamp,
+    /// When it ends.
+    pub end: Timestamp,
+    /// What it cost, in micro-dollars by cause.
+    pub parts: CostParts,
+    /// Whether the machine ran on at its end.
+    pub is_running: bool,
+}

@@ -1,0 +1,276 @@
+//! Alerts and boards of `deploy/` name metrics that exist and that Prometheus has of a running server. Each alert has a runbook
+//! with commands that exist, and fires and is quiet where it should.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use e2e::{Program, TempDir};
+use serde_json::Value;
+
+use crate::serve::json;
+use crate::{PROGRAM, TIMEOUT, fleetwright};
+
+fn deploy(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(path)
+}
+
+pub(crate) fn read(path: &str) -> String {
+    fs::read_to_string(deploy(path)).unwrap_or_else(|error| panic!("deploy/{path}: {error}"))
+}
+
+/// The path of a program; if it is not installed, reports `test` as skipped.
+pub(crate) fn installed(test: &str, program: &str) -> Option<String> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file());
+    if found.is_none() {
+        // Written directly to standard error: the test harness hides the output of passing tests.
+        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no {program} is installed");
+    }
+    found.map(|path| path.display().to_string())
+}
+
+/// A free address on this host.
+pub(crate) fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").to_string()
+}
+
+/// Configuration of a Prometheus that scrapes `target` each second, with further settings of the job, and evaluates rules.
+pub(crate) fn prometheus_config(target: &str, job: &str, rules: &[&str]) -> String {
+    format!(
+        "{{\"global\": {{\"scrape_interval\": \"1s\", \"evaluation_interval\": \"1s\"}}, \"rule_files\": {rules:?}, \
+         \"scrape_configs\": [{{\"job_name\": \"fleetwright\", {job}\"static_configs\": [{{\"targets\": [\"{target}\"]}}]}}]}}"
+    )
+}
+
+/// Texts after a mark at the begin of lines.
+fn after<'t>(text: &'t str, mark: &str) -> Vec<&'t str> {
+    text.lines().filter_map(|line| line.trim().strip_prefix(mark)).collect()
+}
+
+/// Words of a text that begin as names of metrics do.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|one: char| !one.is_ascii_alphanumeric() && one != '_');
+    words.filter(|word| word.starts_with("fleetwright_") || word.starts_with("karpenter_")).collect()
+}
+
+#[test]
+fn every_alert_has_a_severity_a_runbook_and_two_cases_and_names_metrics_that_exist() {
+    let (alerts, cases, runbook, reference) =
+        (read("prometheus/alerts.yaml"), read("prometheus/alerts_test.yaml"), read("runbook.md"), read("metrics.md"));
+    let names = after(&alerts, "- alert: ");
+    assert!(names.len() >= 18, "{names:?}");
+    for mark in ["severity: ", "summary: ", "description: ", "runbook_url: ", "for: ", "expr: "] {
+        assert_eq!(after(&alerts, mark).len(), names.len(), "{mark}");
+    }
+    let severities: BTreeSet<&str> = after(&alerts, "severity: ").into_iter().collect();
+    assert_eq!(severities, BTreeSet::from(["critical", "info", "warning"]));
+    for (name, url) in names.iter().zip(after(&alerts, "runbook_url: ")) {
+        assert_eq!(url, format!("deploy/runbook.md#{}", name.to_lowercase()));
+        assert!(after(&runbook, "### ").contains(name), "{name} is not in the runbook");
+        for case in ["fires", "is quiet"] {
+            assert!(after(&cases, "- name: ").contains(&&*format!("{name} {case}")), "{name} {case}");
+        }
+    }
+    let exprs = after(&alerts, "expr: ").join(" ");
+    assert_eq!(unknown(&exprs, &reference), Vec::<&str>::new());
+}
+
+/// Metrics that the reference lacks.
+fn unknown<'t>(exprs: &'t str, reference: &str) -> Vec<&'t str> {
+    let is_unknown = |metric: &&str| {
+        let name = metric.strip_suffix("_bucket").unwrap_or(metric);
+        !reference.contains(&format!("`{name}`"))
+    };
+    metrics(exprs).into_iter().filter(is_unknown).collect()
+}
+
+/// Expressions of all panels of a board.
+fn exprs(board: &Value) -> Vec<String> {
+    let panels = board["panels"].as_array().into_iter().flatten();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    targets.filter_map(|target| target["expr"].as_str().map(str::to_owned)).collect()
+}
+
+fn boards() -> Vec<(&'static str, Value)> {
+    ["fleet", "cluster", "cost", "server"]
+        .map(|name| {
+            let text = read(&format!("grafana/{name}.json"));
+            (name, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}")))
+        })
+        .into()
+}
+
+#[test]
+fn boards_name_metrics_that_exist_and_their_data_source_job_and_cluster_are_variables() {
+    let reference = read("metrics.md");
+    for (name, board) in boards() {
+        assert_eq!(board["uid"], format!("fleetwright-{name}"));
+        let variables: Vec<&str> = board["templating"]["list"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|one| one["name"].as_str())
+            .collect();
+        let cluster = (name != "server").then_some("cluster");
+        assert_eq!(variables, ["datasource", "job"].into_iter().chain(cluster).collect::<Vec<_>>(), "{name}");
+        for panel in board["panels"].as_array().into_iter().flatten() {
+            assert_eq!(panel["datasource"]["uid"], "${datasource}", "{panel:#}");
+        }
+        let exprs = exprs(&board);
+        assert!(exprs.len() >= 7, "{name}: {exprs:?}");
+        for expr in exprs {
+            assert_eq!(unknown(&expr, &reference), Vec::<&str>::new(), "{name}: {expr}");
+            let selectors = expr.matches('{').count();
+            assert_eq!(expr.matches("job=~\"$job\"").count(), selectors, "{name}: {expr}");
+            assert_eq!(
+                expr.matches("cluster=~\"$cluster\"").count(),
+                if name == "server" { 0 } else { selectors },
+                "{expr}"
+            );
+        }
+    }
+}
+
+/// Selectors of an expression, for all jobs and clusters.
+fn selectors(expr: &str) -> BTreeSet<String> {
+    let of = |metric: &str| {
+        let begins = expr.match_indices(metric).map(|(at, _)| at + metric.len());
+        let selector = |at: usize| match expr[at..].strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+            Some((labels, _)) => format!("{metric}{{{labels}}}"),
+            None => metric.to_owned(),
+        };
+        // A longer name begins as this one.
+        let is_whole = |at: &usize| !expr[*at..].starts_with(|one: char| one.is_ascii_alphanumeric() || one == '_');
+        begins.filter(is_whole).map(selector).collect::<Vec<String>>()
+    };
+    let found = metrics(expr).into_iter().flat_map(of);
+    found.map(|selector| selector.replace("$job", ".*").replace("$cluster", ".*")).collect()
+}
+
+/// Metrics of a real cloud, which the demo does not have.
+const OF_EC2: [&str; 3] = ["fleetwright_ec2_", "fleetwright_catalogue_", "fleetwright_interruption_queue_"];
+
+/// Metrics of Karpenter's two boards (1.14, capacity and performance), with the labels that their panels and variables select or
+/// group by; a label with a value selects it. Without those of other programs: of Go (`controller_runtime_…`) and of the node exporter.
+const KARPENTER_BOARDS: [(&str, &[&str]); 15] = [
+    ("karpenter_nodes_created_total", &["cluster", "nodepool"]),
+    ("karpenter_nodes_terminated_total", &["cluster", "nodepool"]),
+    ("karpenter_voluntary_disruption_eligible_nodes", &["reason"]),
+    ("karpenter_nodeclaims_disrupted_total", &["cluster", "nodepool"]),
+    ("karpenter_voluntary_disruption_decisions_total", &["cluster", "consolidation_type", "decision"]),
+    (
+        "karpenter_pods_state",
+        &["arch", "capacity_type", "instance_type", "namespace", "node", "nodepool", "phase", "zone"],
+    ),
+    ("karpenter_nodepools_usage", &["nodepool", "resource_type=cpu"]),
+    ("karpenter_nodepools_usage", &["nodepool", "resource_type=memory"]),
+    ("karpenter_nodepools_limit", &["nodepool", "resource_type=cpu"]),
+    (
+        "karpenter_nodes_allocatable",
+        &["arch", "capacity_type", "instance_type", "node_name", "nodepool", "resource_type=cpu", "zone"],
+    ),
+    ("karpenter_nodes_allocatable", &["capacity_type=spot", "nodepool", "resource_type=memory"]),
+    (
+        "karpenter_nodes_total_pod_requests",
+        &["arch", "capacity_type", "instance_type", "node_name", "nodepool", "resource_type=pods", "zone"],
+    ),
+    (
+        "karpenter_nodes_total_daemon_requests",
+        &["arch", "capacity_type", "instance_type", "node_name", "nodepool", "resource_type=pods", "zone"],
+    ),
+    ("karpenter_nodes_termination_duration_seconds", &["quantile=0.99", "nodepool"]),
+    ("karpenter_pods_startup_duration_seconds", &["quantile=1"]),
+];
+
+/// Selectors of series with these labels.
+fn selectors_of_karpenters_boards() -> impl Iterator<Item = String> {
+    let matcher = |label: &&str| match label.split_once('=') {
+        Some((label, value)) => format!("{label}=\"{value}\""),
+        None => format!("{label}!=\"\""),
+    };
+    KARPENTER_BOARDS.iter().map(move |(metric, labels)| {
+        let matchers: Vec<String> = labels.iter().map(matcher).collect();
+        format!("{metric}{{{}}}", matchers.join(","))
+    })
+}
+
+/// `apt-get install prometheus` has the program.
+#[test]
+fn every_selector_of_boards_and_alerts_matches_a_series_of_the_demo() {
+    let test = "every_selector_of_boards_and_alerts_matches_a_series_of_the_demo";
+    let Some(prometheus) = installed(test, "prometheus") else { return };
+    let mut wanted: BTreeSet<String> =
+        boards().iter().flat_map(|(_, board)| exprs(board)).flat_map(|expr| selectors(&expr)).collect();
+    // Alerts select what is rare: that their metrics exist is enough.
+    wanted.extend(metrics(&after(&read("prometheus/alerts.yaml"), "expr: ").join(" ")).into_iter().map(str::to_owned));
+    wanted.retain(|selector| !OF_EC2.iter().any(|prefix| selector.starts_with(prefix)));
+    wanted.extend(selectors_of_karpenters_boards());
+    assert!(wanted.len() >= 40, "{wanted:?}");
+
+    let demo = Program::new(PROGRAM, &["demo", "--for", "10m"]).start_with_stdout();
+    let line = demo.next_stdout_line(TIMEOUT);
+    let server = line
+        .split_whitespace()
+        .last()
+        .expect("an address")
+        .trim_start_matches("http://")
+        .trim_end_matches('/')
+        .to_owned();
+    let free = free_address();
+    let folder = TempDir::new();
+    let params = "\"params\": {\"nodes\": [\"*\"], \"pods\": [\"*\"]}, ";
+    let config = folder.write_file("prometheus.yml", prometheus_config(&server, params, &[]));
+    let data = format!("--storage.tsdb.path={}", folder.path().join("data").display());
+    let listen = format!("--web.listen-address={free}");
+    let prometheus = Program::new(&prometheus, &[&format!("--config.file={config}"), &data, &listen]).start();
+    let end = Instant::now() + TIMEOUT;
+    while !wanted.is_empty() {
+        assert!(Instant::now() < end, "no series of the demo: {wanted:#?}");
+        std::thread::sleep(Duration::from_millis(500));
+        if std::net::TcpStream::connect(&free).is_err() {
+            continue;
+        }
+        wanted.retain(|selector| {
+            let encoded: String = format!("count({selector})").bytes().map(|byte| format!("%{byte:02x}")).collect();
+            let answer = json(&free, &format!("/api/v1/query?query={encoded}"));
+            answer["data"]["result"].as_array().is_none_or(Vec::is_empty)
+        });
+    }
+    drop(prometheus);
+    // Its status says whether all pods ran, which they had no time for.
+    let _status = demo.stop(TIMEOUT);
+}
+
+#[test]
+fn every_command_of_the_runbook_exists() {
+    let runbook = read("runbook.md");
+    let commands: BTreeSet<Vec<&str>> = after(&runbook, "fleetwright ")
+        .into_iter()
+        .map(|line| {
+            let is_name = |word: &&str| word.chars().all(|one| one.is_ascii_lowercase() || one == '-');
+            line.split_whitespace().take_while(|word| !word.starts_with('-')).take_while(is_name).collect()
+        })
+        .collect();
+    assert!(commands.len() >= 8, "{commands:?}");
+    for words in commands {
+        let help = fleetwright(&[words.as_slice(), &["--help"]].concat());
+        assert_eq!(help.status, 0, "fleetwright {}: {}", words.join(" "), help.stderr);
+    }
+}
+
+/// `apt-get install prometheus` has promtool.
+#[test]
+fn each_alert_fires_and_is_quiet_where_it_should() {
+    let Some(promtool) = installed("each_alert_fires_and_is_quiet_where_it_should", "promtool") else { return };
+    let promtool = |words: &[&str]| Command::new(&promtool).args(words).current_dir(deploy("prometheus")).output();
+    for words in [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]] {
+        let ended = promtool(&words).expect("promtool");
+        let said = [ended.stdout, ended.stderr].concat();
+        assert!(ended.status.success(), "{words:?}: {}", String::from_utf8_lossy(&said));
+    }
+}
