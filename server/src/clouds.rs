@@ -56,11 +56,11 @@ pub async fn start(config: Config) -> anyhow::Result<Server> {
     match config.cloud.provider {
         Provider::Simulated if config.cloud.address.is_some() => {
             let cloud = remote::RemoteCloud::new(config.cloud.address.as_deref().unwrap_or_default())?;
-            serve::start(config, catalogue, cloud).await
+            serve::start(config, catalogue, cloud, serve::new_planner).await
         }
         Provider::Simulated => {
             let cloud = simulated(fault_profile(&config.cloud), &config.cloud.region, catalogue.as_ref())?;
-            serve::start(config, catalogue, cloud).await
+            serve::start(config, catalogue, cloud, serve::new_planner).await
         }
         Provider::Ec2 => start_on_ec2(config, catalogue).await,
     }

@@ -20,7 +20,7 @@ use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
 use controller::disruption_allowance::DisruptionShare;
 use controller::search_allowance::SearchSettings;
-use controller::{ClassFacts, DisruptionOutcome, DisruptionRequest, PlanError, PlanOutcome, Planner};
+use controller::{ClassFacts, DisruptionOutcome, DisruptionRequest, NewPlanner, PlanError, PlanOutcome, Planner};
 use field_mask::FieldMaskLayer;
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_rpc::v1::agent_service_server::AgentServiceServer;
@@ -99,6 +99,8 @@ pub struct ServerComponents<C = ClockedCloud> {
     pub rules: ClusterRules,
     /// Settings of the controllers.
     pub settings: controller::Settings,
+    /// Makes the planner of each planning thread.
+    pub planner: NewPlanner,
     /// Leases on clusters.
     pub lease: LeaseConfig,
     /// Memory accounting for objects of agents.
@@ -132,6 +134,7 @@ impl<C> ServerComponents<C> {
             own: self.own,
             retention: self.retention,
             settings: self.settings,
+            planner: self.planner,
             lease: self.lease,
             session_memory: self.session_memory,
             simulated: self.simulated,
@@ -190,7 +193,7 @@ pub(crate) async fn until_stopped(
     ended
 }
 
-/// Starts a server with `config` and `cloud`.
+/// Starts a server with `config` and `cloud`, whose threads plan by `planner`: [`new_planner`] outside tests.
 ///
 /// # Errors
 /// A component could not start.
@@ -198,8 +201,10 @@ pub async fn start<C: CloudProvider + 'static>(
     config: Config,
     catalogue: Option<Source>,
     cloud: C,
+    planner: NewPlanner,
 ) -> anyhow::Result<Server> {
-    Server::start(components(config, catalogue, async |_: &Arc<dyn Store>, _: &[CloudRegion]| vec![cloud]).await?).await
+    let connect = async |_: &Arc<dyn Store>, _: &[CloudRegion]| vec![cloud];
+    Server::start(ServerComponents { planner, ..components(config, catalogue, connect).await? }).await
 }
 
 /// Opens what a server with `config` needs, and the clouds that `connect` makes for the store and each account and region.
@@ -241,6 +246,7 @@ pub(crate) async fn components<C>(
         },
         regions: regions.collect(),
         rules,
+        planner: new_planner,
         settings: controller::Settings {
             policy: Policy {
                 preferences: config.control.preferences,
@@ -464,7 +470,7 @@ impl Server {
         let replica = replica_row(owner.clone(), &components.settings, components.shared, endpoint);
         let replicas = Arc::new(Replicas::default());
         let common = Common {
-            planner: new_planner,
+            planner: components.planner,
             settings: components.settings,
             sessions: sessions.clone(),
             store: Arc::clone(&components.store),

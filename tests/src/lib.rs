@@ -9,6 +9,7 @@ pub mod identity_provider;
 pub mod kubernetes;
 pub mod postgres;
 mod process;
+pub mod prometheus;
 mod proxy;
 mod temp_dir;
 
@@ -17,5 +18,6 @@ pub use collector::{Collector, ReceivedSpan};
 pub use cpu_time::cpu_share;
 pub use postgres::Postgres;
 pub use process::{ExitResult, Program, RunningProcess, Signal, authority, urls};
+pub use prometheus::Prometheus;
 pub use proxy::TcpProxy;
 pub use temp_dir::TempDir;

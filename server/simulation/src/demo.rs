@@ -154,6 +154,7 @@ fn components(plan: &Plan) -> ServerComponents<()> {
             first_number: 1,
             ..serve::settings()
         },
+        planner: serve::new_planner,
         lease: LeaseConfig { owner: "demo".to_owned(), duration: Duration::from_secs(30) },
         regions: vec![RegionComponents::new(
             Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },

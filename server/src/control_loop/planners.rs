@@ -22,6 +22,7 @@ use tracing::{debug, error, warn};
 use queue::{PlannerClass, Queue, Submission};
 
 use super::latency::Latencies;
+use crate::histogram::PLANS_FAILING_CHECK;
 
 /// Added to the niceness of planning threads: under contention they get about a tenth of a
 /// processor.
@@ -187,6 +188,9 @@ impl Shared {
             }
             if request.disruption.is_some() {
                 self.latencies.disruption.observe(took);
+            }
+            if matches!(outcome, Err(PlanError::Rejected(_))) {
+                PLANS_FAILING_CHECK.add(1);
             }
             if request.is_search() {
                 log_search(&request, &outcome, took);

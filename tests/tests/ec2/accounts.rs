@@ -32,7 +32,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The tag that the EC2NodeClass of the clusters selects by.
 const RESOURCES: &str = "demo";
 
-const QUEUE: &str = "fleetwright";
+/// Name of the queue.
+pub(crate) const QUEUE: &str = "fleetwright";
 
 /// Account, region and cluster of each entry.
 const ENTRIES: [(&str, &str, &str); 2] = [("111111111111", "eu-west-1", "a"), ("222222222222", "us-east-1", "b")];
@@ -156,7 +157,8 @@ fn instance_id(provider_id: &str) -> String {
     provider_id.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-fn set_up_queue(region: &str, endpoint: &str) {
+/// Makes the queue of interruption notices.
+pub(crate) fn set_up_queue(region: &str, endpoint: &str) {
     let flags = ["ec2", "setup", "--apply", "--region", region, "--queue", QUEUE, "--endpoint", endpoint];
     let done = with_simulated_credentials(Program::new(PROGRAM, &flags)).run(TIMEOUT);
     assert_eq!(done.status, 0, "{}", done.stderr);

@@ -1,12 +1,14 @@
 //! The EC2 provider, judged over HTTP by two clouds that it shares no code with: the simulated EC2 (`simulated`) and
 //! moto (`moto`), and with Karpenter's own examples (`examples`). Server processes that launch there are judged by its
 //! log (`lost_answer`), and so are the rate limits that two replicas share (`api_budget`). Nodes drift from what their
-//! EC2NodeClass selects there (`drift`), and launches follow its prices (`prices`).
+//! EC2NodeClass selects there (`drift`), and launches follow its prices (`prices`). Alerts fire while it refuses calls
+//! (`alerts`).
 //! `cargo test -p e2e --test ec2 [-- part of a name]`
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod account;
 mod accounts;
+mod alerts;
 mod api_budget;
 mod demo;
 mod drift;

@@ -18,6 +18,7 @@ use simulation::kube::cluster::{ClusterSettings, Workload};
 use store::clock;
 use tokio::task::JoinHandle;
 
+use crate::accounts::set_up_queue;
 use crate::examples::cluster::manifest;
 use crate::{report, serve_endpoint, serve_on_ec2};
 
@@ -35,7 +36,7 @@ const CLUSTER: &str = "priced";
 const TYPES: [&str; 3] = ["c5.large", "m5.large", "r5.large"];
 
 /// Spot prices are read each second, and what is off in these tests never.
-const EACH_SECOND: [&str; 6] = [
+pub(crate) const EACH_SECOND: [&str; 6] = [
     "--cloud-spot-price-refresh-interval",
     "1s",
     "--cloud-on-demand-price-refresh-interval",
@@ -89,21 +90,21 @@ fn manifests() -> [(ObjectKind, Value); 2] {
 }
 
 /// The endpoint, a database, a server, and a cluster with its agent.
-struct TestBed {
-    ec2: SimulatedEc2,
-    api: Arc<SimulatedApi>,
+pub(crate) struct TestBed {
+    pub(crate) ec2: SimulatedEc2,
+    pub(crate) api: Arc<SimulatedApi>,
     database: Postgres,
     endpoint: String,
     grpc: String,
     server: RunningProcess,
-    http: String,
+    pub(crate) http: String,
     settings: &'static [&'static str],
     workloads: usize,
     _agent: JoinHandle<()>,
 }
 
 impl TestBed {
-    async fn start(test: &str, settings: &'static [&'static str], faults: &[FaultRule]) -> Option<Self> {
+    pub(crate) async fn start(test: &str, settings: &'static [&'static str], faults: &[FaultRule]) -> Option<Self> {
         let database = Postgres::start(test)?;
         let profile = FaultProfile { boot_ms: (200, 200), ..FaultProfile::default() };
         let cloud = Arc::new(ClockedCloud::new(SimulatedCloud::new(profile, None), clock::now));
@@ -111,6 +112,9 @@ impl TestBed {
         ec2.change_account(|account| set_spot(account, "m5.large", "0.015"));
         faults.iter().for_each(|rule| ec2.add_fault(rule.clone()));
         let endpoint = serve_endpoint(&ec2).await;
+        if settings.contains(&"--interruption-queue") {
+            tokio::task::block_in_place(|| set_up_queue(REGION, &endpoint));
+        }
         let grpc = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let server = serve_on_ec2(REGION, &grpc, &endpoint, &database, settings);
         let [_, http] = server.wait_for_urls(TIMEOUT);
@@ -130,7 +134,7 @@ impl TestBed {
         self.http = http;
     }
 
-    async fn wait_until<T>(&mut self, what: &str, mut poll: impl FnMut(&mut Self) -> Option<T>) -> T {
+    pub(crate) async fn wait_until<T>(&mut self, what: &str, mut poll: impl FnMut(&mut Self) -> Option<T>) -> T {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(found) = poll(self) {
@@ -142,15 +146,20 @@ impl TestBed {
         }
     }
 
-    /// Adds a pod that needs a node of its own. Returns capacity type and first instance type of its launch.
-    async fn launch(&mut self) -> (String, String) {
-        let before = self.ec2.calls_of("CreateFleet").len();
+    /// Adds a pod that needs a node of its own.
+    pub(crate) fn add_pod(&mut self) {
         self.workloads += 1;
         let containers = json!([{ "name": "main", "resources": { "requests": { "cpu": "1500m", "memory": "1Gi" } } }]);
         let workload =
             Workload::new("default", &format!("web-{}", self.workloads), &json!({ "containers": containers }));
         let now = self.ec2.cloud().now();
         self.api.with(|cluster| cluster.scale(&workload, 1, now));
+    }
+
+    /// Adds such a pod. Returns capacity type and first instance type of its launch.
+    pub(crate) async fn launch(&mut self) -> (String, String) {
+        let before = self.ec2.calls_of("CreateFleet").len();
+        self.add_pod();
         let launched = |call: &Call| {
             let fleet = call.fleet.as_ref().filter(|fleet| !fleet.instances.is_empty())?;
             Some((fleet.capacity_type.clone()?, fleet.overrides.first()?.instance_type.clone()?))
@@ -197,7 +206,7 @@ impl TestBed {
     }
 }
 
-fn fails(action: &str) -> FaultRule {
+pub(crate) fn fails(action: &str) -> FaultRule {
     FaultRule::always(action, Effect::error("RequestLimitExceeded"))
 }
 

@@ -1,75 +1,23 @@
 //! Alerts of `deploy/prometheus` fire in their faults, at a real server behind a real Prometheus, and are quiet before.
 //!
-//! Their times are shortened: how long each waits is tried by `promtool test rules` (`monitoring`).
+//! Their times are shortened: how long each waits is tried by `promtool test rules` (`monitoring`). Those of a real cloud are
+//! tried with the simulated EC2 (the test target `ec2`).
 
-use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use e2e::{Postgres, Program, RunningProcess, TempDir, authority};
+use cloud::simulated::FaultProfile;
+use controller::{PlanError, Planner};
+use e2e::{Postgres, Program, Prometheus, RunningProcess, authority};
+use model::input::PlanningInput;
+use server::config::{Config, Layers};
+use server::{clouds, serve};
+use verifier::{Rule, Violation};
 
-use crate::monitoring::{free_address, installed, prometheus_config, read};
 use crate::night::start_cloud;
 use crate::relists::fake_agent::{FakeAgent, Kind};
-use crate::serve::json;
+use crate::removals::{Environment, OTHER_UID, UID};
 use crate::{PROGRAM, TIMEOUT};
-
-/// Times of the rules, and what they are shortened to; evaluations are a second apart.
-const SHORTENED: [(&str, &str); 9] = [
-    ("for: 1h", "for: 1s"),
-    ("for: 30m", "for: 1s"),
-    ("for: 15m", "for: 1s"),
-    ("for: 10m", "for: 1s"),
-    ("for: 5m", "for: 1s"),
-    ("for: 2m", "for: 1s"),
-    ("offset 1h", "offset 5s"),
-    ("[15m]", "[5s]"),
-    ("[1h]", "[5s]"),
-];
-
-/// A Prometheus that scrapes a server every second and evaluates the alerts.
-struct Monitor {
-    address: String,
-    _process: RunningProcess,
-    _folder: TempDir,
-}
-
-impl Monitor {
-    fn start(program: &str, target: &str) -> Self {
-        let mut rules = read("prometheus/alerts.yaml");
-        for (time, shortened) in SHORTENED {
-            assert!(rules.contains(time) || time == "[1h]", "no alert has {time}");
-            rules = rules.replace(time, shortened);
-        }
-        let folder = TempDir::new();
-        let rules = folder.write_file("alerts.yaml", rules);
-        let config = folder.write_file("prometheus.yml", prometheus_config(target, "", &[&rules]));
-        let data = format!("--storage.tsdb.path={}", folder.path().join("data").display());
-        let address = free_address();
-        let listen = format!("--web.listen-address={address}");
-        let process = Program::new(program, &[&format!("--config.file={config}"), &data, &listen]).start();
-        Self { address, _process: process, _folder: folder }
-    }
-
-    /// The alerts that fire.
-    fn firing(&self) -> BTreeSet<String> {
-        self.values("ALERTS{alertstate=\"firing\"}", "alertname")
-    }
-
-    /// Values of a label of the series that a query has.
-    fn values(&self, query: &str, label: &str) -> BTreeSet<String> {
-        if std::net::TcpStream::connect(&self.address).is_err() {
-            return BTreeSet::new();
-        }
-        let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let answer = json(&self.address, &format!("/api/v1/query?query={encoded}"));
-        let series = answer["data"]["result"].as_array().cloned().unwrap_or_default();
-        series.iter().filter_map(|one| one["metric"][label].as_str().map(str::to_owned)).collect()
-    }
-
-    fn has_scraped(&self, query: &str) -> bool {
-        !self.values(query, "__name__").is_empty()
-    }
-}
 
 fn wait_for(what: &str, is_there: impl Fn() -> bool) {
     let end = Instant::now() + TIMEOUT;
@@ -86,7 +34,7 @@ fn start_server(database: &str, cloud: &str, more: &[&str]) -> RunningProcess {
 }
 
 /// Waits until `alert` fires that has not fired before its fault.
-fn fires(monitor: &Monitor, alert: &str, fault: impl FnOnce()) {
+fn fires(monitor: &Prometheus, alert: &str, fault: impl FnOnce()) {
     let before = monitor.firing();
     assert!(!before.contains(alert), "{alert} fires before its fault: {before:?}");
     fault();
@@ -96,18 +44,16 @@ fn fires(monitor: &Monitor, alert: &str, fault: impl FnOnce()) {
 #[test]
 fn alerts_fire_in_their_faults_and_not_before() {
     let test = "alerts_fire_in_their_faults_and_not_before";
-    let Some(prometheus) = installed(test, "prometheus") else { return };
     let Some(mut postgres) = Postgres::start(test) else { return };
     let (cloud, cloud_url) = start_cloud("127.0.0.1:0", &[]);
     let server = start_server(&postgres.url(), &cloud_url, &[]);
     let [grpc, dashboard] = server.wait_for_urls(TIMEOUT);
-    let http = authority(&dashboard).to_owned();
-    let monitor = Monitor::start(&prometheus, &http);
+    let Some(monitor) = Prometheus::with_alerts(test, authority(&dashboard)) else { return };
     let agent =
         ["simulated-agent", "--server", &grpc, "--cluster-name", "shop", "--seed", "1", "--log", "off", "--repeat"];
     let agent = Program::new(PROGRAM, &agent).start();
-    wait_for("a synced cluster", || monitor.has_scraped("fleetwright_cluster_synced{cluster=\"shop\"} == 1"));
-    wait_for("machines", || monitor.has_scraped("fleetwright_machines > 0"));
+    wait_for("a synced cluster", || monitor.has("fleetwright_cluster_synced{cluster=\"shop\"} == 1"));
+    wait_for("machines", || monitor.has("fleetwright_machines > 0"));
 
     let mut cloud = Some(cloud);
     let address = cloud_url.trim_start_matches("http://").to_owned();
@@ -130,7 +76,7 @@ fn alerts_fire_in_their_faults_and_not_before() {
 }
 
 /// The agent of another cluster loses sight of all pods, and then its connection.
-fn vault_loses_its_pods_and_its_agent(monitor: &Monitor, grpc: &str) {
+fn vault_loses_its_pods_and_its_agent(monitor: &Prometheus, grpc: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
     runtime.block_on(async {
         let fires = async |alert: &str, vault: &mut FakeAgent| {
@@ -139,7 +85,7 @@ fn vault_loses_its_pods_and_its_agent(monitor: &Monitor, grpc: &str) {
         let mut vault = FakeAgent::new("vault", "uid-of-vault");
         vault.connect(grpc).await;
         let synced = "fleetwright_cluster_synced{cluster=\"vault\"} == 1";
-        vault.wait_until("a synced cluster", |_| monitor.has_scraped(synced).then_some(())).await;
+        vault.wait_until("a synced cluster", |_| monitor.has(synced).then_some(())).await;
         let before = monitor.firing();
         for alert in ["FleetwrightClusterQuarantined", "FleetwrightClusterNotSynced"] {
             assert!(!before.contains(alert), "{alert} fires before its fault: {before:?}");
@@ -149,4 +95,94 @@ fn vault_loses_its_pods_and_its_agent(monitor: &Monitor, grpc: &str) {
         vault.disconnect();
         fires("FleetwrightClusterNotSynced", &mut vault).await;
     });
+}
+
+#[test]
+fn alerts_of_instances_that_stay_fire() {
+    let test = "alerts_of_instances_that_stay_fire";
+    // The tags of the first instance name another cluster.
+    let uids: Vec<&str> = std::iter::once(OTHER_UID).chain([UID; 11]).collect();
+    let environment = Environment::start_with(&uids, false);
+    let Some(monitor) = Prometheus::with_alerts(test, environment.http()) else { return };
+    wait_for("a synced cluster", || monitor.has("fleetwright_cluster_synced == 1"));
+    fires(&monitor, "FleetwrightTerminationRefused", || environment.delete_claims(0..1));
+    fires(&monitor, "FleetwrightOrphanedInstances", || {
+        environment.freeze();
+        environment.launch(99);
+    });
+    fires(&monitor, "FleetwrightRemovalsWaiting", || environment.delete_claims(1..9));
+}
+
+/// What is wrong with the planner of the server in this process.
+static FAULT: AtomicU8 = AtomicU8::new(NONE);
+const NONE: u8 = 0;
+/// Plans are slower than the limit of the alert.
+const SLOW: u8 = 1;
+/// Plans fail the plan verifier.
+const REJECTED: u8 = 2;
+
+fn faulty_planner() -> Planner {
+    let Planner { mut pods, disruption } = serve::new_planner();
+    let plan = move |input: &PlanningInput| match FAULT.load(Ordering::Relaxed) {
+        REJECTED => {
+            let message = "the test says so".to_owned();
+            Err(PlanError::Rejected(vec![Violation { rule: Rule::Resources, pod: None, node: None, message }]))
+        }
+        SLOW => {
+            let end = Instant::now() + Duration::from_secs(6);
+            while let Some(left) = end.checked_duration_since(Instant::now()) {
+                std::thread::park_timeout(left);
+            }
+            pods(input)
+        }
+        _ => pods(input),
+    };
+    Planner { pods: Box::new(plan), disruption }
+}
+
+#[test]
+fn alerts_of_plans_fire_with_a_planner_that_is_slow_or_wrong() {
+    let test = "alerts_of_plans_fire_with_a_planner_that_is_slow_or_wrong";
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
+    let mut layers = Layers::default();
+    let variables = [
+        ("FLEETWRIGHT_LISTEN_GRPC", "127.0.0.1:0"),
+        ("FLEETWRIGHT_LISTEN_HTTP", "127.0.0.1:0"),
+        ("FLEETWRIGHT_STORE_MEMORY", "true"),
+    ];
+    layers.add_environment(variables.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    let config = Config::resolve(&layers).expect("a valid configuration");
+    let cloud = clouds::simulated(FaultProfile::default(), &config.cloud.region, None).expect("the built-in catalogue");
+    let server = runtime.block_on(serve::start(config, None, cloud, faulty_planner)).expect("a server");
+    let Some(monitor) = Prometheus::with_alerts(test, &server.http.to_string()) else { return };
+    let address = format!("http://{}", server.grpc);
+    let start_agent = |cluster: &str| {
+        let agent = [
+            "simulated-agent",
+            "--server",
+            &address,
+            "--cluster-name",
+            cluster,
+            "--seed",
+            "1",
+            "--log",
+            "off",
+            "--repeat",
+        ];
+        Program::new(PROGRAM, &agent).start()
+    };
+    let first = start_agent("shop");
+    wait_for("machines", || monitor.has("fleetwright_machines > 0"));
+    let mut others = Vec::new();
+    fires(&monitor, "FleetwrightDecisionsSlow", || {
+        FAULT.store(SLOW, Ordering::Relaxed);
+        others.push(start_agent("slow"));
+    });
+    fires(&monitor, "FleetwrightDecisionsRefused", || {
+        FAULT.store(REJECTED, Ordering::Relaxed);
+        others.push(start_agent("wrong"));
+    });
+    wait_for("FleetwrightPlansFailCheck", || monitor.firing().contains("FleetwrightPlansFailCheck"));
+    drop((first, others));
+    runtime.block_on(server.stop(Duration::ZERO));
 }

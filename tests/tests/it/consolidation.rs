@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
-use crate::removals::{Server, launch_instance};
+use crate::removals::{Server, UID, launch_instance};
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 use fake_cluster::{CLUSTER, FakeCluster};
 
@@ -40,7 +40,7 @@ impl Environment {
             Channel::from_shared(address.clone()).expect("the cloud logs its address").connect_lazy()
         };
         let client = SimulatedCloudServiceClient::new(channel);
-        let instances = (0..2).map(|n| launch_instance(&runtime, client.clone(), n)).collect();
+        let instances = (0..2).map(|n| launch_instance(&runtime, client.clone(), n, UID)).collect();
         let folder = TempDir::new();
         let settings = folder.write_file("fleetwright.toml", file(&address));
         let server = Server::start(&settings);

@@ -3,48 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
-use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use e2e::{Program, TempDir};
+use e2e::prometheus::{deploy, installed};
+use e2e::{Program, Prometheus};
 use serde_json::Value;
 
-use crate::serve::json;
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 
-fn deploy(path: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(path)
-}
-
-pub(crate) fn read(path: &str) -> String {
+fn read(path: &str) -> String {
     fs::read_to_string(deploy(path)).unwrap_or_else(|error| panic!("deploy/{path}: {error}"))
-}
-
-/// The path of a program; if it is not installed, reports `test` as skipped.
-pub(crate) fn installed(test: &str, program: &str) -> Option<String> {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file());
-    if found.is_none() {
-        // Written directly to standard error: the test harness hides the output of passing tests.
-        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no {program} is installed");
-    }
-    found.map(|path| path.display().to_string())
-}
-
-/// A free address on this host.
-pub(crate) fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").to_string()
-}
-
-/// Configuration of a Prometheus that scrapes `target` each second, with further settings of the job, and evaluates rules.
-pub(crate) fn prometheus_config(target: &str, job: &str, rules: &[&str]) -> String {
-    format!(
-        "{{\"global\": {{\"scrape_interval\": \"1s\", \"evaluation_interval\": \"1s\"}}, \"rule_files\": {rules:?}, \
-         \"scrape_configs\": [{{\"job_name\": \"fleetwright\", {job}\"static_configs\": [{{\"targets\": [\"{target}\"]}}]}}]}}"
-    )
 }
 
 /// Texts after a mark at the begin of lines.
@@ -203,7 +172,9 @@ fn selectors_of_karpenters_boards() -> impl Iterator<Item = String> {
 #[test]
 fn every_selector_of_boards_and_alerts_matches_a_series_of_the_demo() {
     let test = "every_selector_of_boards_and_alerts_matches_a_series_of_the_demo";
-    let Some(prometheus) = installed(test, "prometheus") else { return };
+    if installed(test, "prometheus").is_none() {
+        return;
+    }
     let mut wanted: BTreeSet<String> =
         boards().iter().flat_map(|(_, board)| exprs(board)).flat_map(|expr| selectors(&expr)).collect();
     // Alerts select what is rare: that their metrics exist is enough.
@@ -221,25 +192,13 @@ fn every_selector_of_boards_and_alerts_matches_a_series_of_the_demo() {
         .trim_start_matches("http://")
         .trim_end_matches('/')
         .to_owned();
-    let free = free_address();
-    let folder = TempDir::new();
     let params = "\"params\": {\"nodes\": [\"*\"], \"pods\": [\"*\"]}, ";
-    let config = folder.write_file("prometheus.yml", prometheus_config(&server, params, &[]));
-    let data = format!("--storage.tsdb.path={}", folder.path().join("data").display());
-    let listen = format!("--web.listen-address={free}");
-    let prometheus = Program::new(&prometheus, &[&format!("--config.file={config}"), &data, &listen]).start();
+    let Some(prometheus) = Prometheus::start(test, &server, params, None) else { return };
     let end = Instant::now() + TIMEOUT;
     while !wanted.is_empty() {
         assert!(Instant::now() < end, "no series of the demo: {wanted:#?}");
         std::thread::sleep(Duration::from_millis(500));
-        if std::net::TcpStream::connect(&free).is_err() {
-            continue;
-        }
-        wanted.retain(|selector| {
-            let encoded: String = format!("count({selector})").bytes().map(|byte| format!("%{byte:02x}")).collect();
-            let answer = json(&free, &format!("/api/v1/query?query={encoded}"));
-            answer["data"]["result"].as_array().is_none_or(Vec::is_empty)
-        });
+        wanted.retain(|selector| !prometheus.has(selector));
     }
     drop(prometheus);
     // Its status says whether all pods ran, which they had no time for.

@@ -22,6 +22,9 @@ use crate::{PROGRAM, TIMEOUT, fleetwright};
 use fake_cluster::FakeCluster;
 pub(crate) use fake_cluster::{NAME, UID};
 
+/// UID of a cluster that had the name before.
+pub(crate) const OTHER_UID: &str = "uid of an earlier shop";
+
 /// Interval at which conditions are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -52,7 +55,7 @@ impl Server {
 
 /// A simulated cloud, a server, and an agent of a fake cluster whose instances are in the cloud's
 /// ledger.
-struct Environment {
+pub(crate) struct Environment {
     server: Server,
     cluster: Arc<FakeCluster>,
     proxy: TcpProxy,
@@ -65,6 +68,11 @@ struct Environment {
 
 impl Environment {
     fn start(machines: usize, frozen: bool) -> Self {
+        Self::start_with(&vec![UID; machines], frozen)
+    }
+
+    /// Starts with an instance for each of these UIDs of clusters, which its tags have.
+    pub(crate) fn start_with(uids: &[&str], frozen: bool) -> Self {
         let flags = ["simulated-cloud", "--until-input-ends", "--boot", "50ms", "--seed", "1"];
         let cloud = Program::new(PROGRAM, &flags).start_with_stdout();
         let address = cloud.next_stdout_line(TIMEOUT);
@@ -75,7 +83,8 @@ impl Environment {
         };
         let client = SimulatedCloudServiceClient::new(channel);
         // Instances exist before the server starts, so that its first listing has them.
-        let instances = (0..machines).map(|n| launch_instance(&runtime, client.clone(), n)).collect();
+        let instances =
+            uids.iter().enumerate().map(|(n, uid)| launch_instance(&runtime, client.clone(), n, uid)).collect();
         let folder = TempDir::new();
         let settings = folder.write_file("fleetwright.toml", settings(&address));
         let server = Server::start(&settings);
@@ -169,6 +178,25 @@ impl Environment {
     fn grpc(&self) -> String {
         self.server.grpc()
     }
+
+    /// Address of the metrics.
+    pub(crate) fn http(&self) -> &str {
+        &self.server.http
+    }
+
+    pub(crate) fn freeze(&self) {
+        freeze(&self.server);
+    }
+
+    /// Launches an instance that no NodeClaim has.
+    pub(crate) fn launch(&self, n: usize) {
+        launch_instance(&self.runtime, self.client.clone(), n, UID);
+    }
+
+    /// A user deletes these NodeClaims.
+    pub(crate) fn delete_claims(&self, machines: std::ops::Range<usize>) {
+        self.cluster.delete_claims(machines, false);
+    }
 }
 
 /// Why the first removal waits, and what ends the wait.
@@ -191,11 +219,12 @@ pub(crate) fn launch_instance(
     runtime: &Runtime,
     mut client: SimulatedCloudServiceClient<Channel>,
     n: usize,
+    uid: &str,
 ) -> v1::Instance {
     let request = v1::LaunchRequest {
         token: format!("m{n}-1"),
         cluster: NAME.to_owned(),
-        cluster_uid: UID.to_owned(),
+        cluster_uid: uid.to_owned(),
         claim: format!("m{n}"),
         pool: "default".to_owned(),
         node_class: "default".to_owned(),
