@@ -20,6 +20,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use controller::FleetState;
+use controller::view::ClusterView;
 use object_selection::ObjectSelection;
 use tracing::warn;
 
@@ -38,6 +39,7 @@ use crate::views::FleetView;
 use auth::authorizer::Authorizer;
 use auth::middleware::{authorize_page, public_page};
 use auth::sign_in;
+use model::Timestamp;
 use store::{StoreError, clock};
 
 /// Metric: latency of decisions after their batch window.
@@ -126,6 +128,12 @@ async fn metrics(
     Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }
 
+/// The metrics of one cluster in the text format of Prometheus, without those of single nodes and pods.
+#[must_use]
+pub fn metrics_of_cluster(view: &ClusterView, now: Timestamp) -> String {
+    encode(cluster_metrics::families_of(&[view], now), Format::Prometheus)
+}
+
 /// The metrics of this process but for those of replicas and store.
 fn families(view: &FleetView, latencies: &Latencies, fleet: &FleetState) -> Vec<Family> {
     let Latencies { decided, ordered, disruption, step_times } = latencies;
@@ -165,7 +173,6 @@ fn families(view: &FleetView, latencies: &Latencies, fleet: &FleetState) -> Vec<
 #[cfg(test)]
 mod tests {
     use axum::body::to_bytes;
-    use model::Timestamp;
 
     use super::*;
 

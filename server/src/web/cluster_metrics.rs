@@ -145,18 +145,22 @@ const fn disruption(decision: &'static str, reason: &'static str, consolidation_
 
 /// The metrics of all clusters.
 pub(super) fn families(view: &FleetView, now: Timestamp) -> Vec<Family> {
-    let views: Vec<&ClusterView> = view.views().collect();
+    families_of(&view.views().collect::<Vec<_>>(), now)
+}
+
+/// The metrics of these clusters.
+pub(super) fn families_of(views: &[&ClusterView], now: Timestamp) -> Vec<Family> {
     let gauges = GAUGES.map(|(name, help, value)| {
         let of_cluster = |view: &&ClusterView| (cluster(view), value(view));
         Family::gauge(name, help).labelled(&["cluster"]).all(views.iter().map(of_cluster))
     });
     let mut families: Vec<Family> = gauges.into();
-    families.push(stages(&views));
-    families.extend(states(&views));
-    families.extend(pools(&views));
-    families.extend(lifecycle(&views));
-    families.push(terminations(&views));
-    families.extend(duration_metrics::families(&views, now));
+    families.push(stages(views));
+    families.extend(states(views));
+    families.extend(pools(views));
+    families.extend(lifecycle(views));
+    families.push(terminations(views));
+    families.extend(duration_metrics::families(views, now));
     families
 }
 

@@ -1,14 +1,15 @@
 //! Alerts and boards of `deploy/` name metrics that exist and that Prometheus has of a running server. Each alert has a runbook
 //! with commands that exist, and fires and is quiet where it should.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use e2e::prometheus::{deploy, installed};
-use e2e::{Program, Prometheus};
-use serde_json::Value;
+use e2e::{Program, Prometheus, TempDir};
+use serde_json::{Value, json};
+use simulation::deterministic::long_run::{Load, LongRun, Scrape};
 
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 
@@ -232,4 +233,57 @@ fn each_alert_fires_and_is_quiet_where_it_should() {
         let said = [ended.stdout, ended.stderr].concat();
         assert!(ended.status.success(), "{words:?}: {}", String::from_utf8_lossy(&said));
     }
+}
+
+/// The values of the series that alerts select, by series: one for each scrape, `_` where a scrape lacks it.
+fn values_of_alerts(scrapes: &[Scrape], exprs: &str) -> BTreeMap<String, Vec<String>> {
+    let wanted = metrics(exprs);
+    let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (number, scrape) in scrapes.iter().enumerate() {
+        for (series, value) in scrape.text.lines().filter_map(|line| line.rsplit_once(' ')) {
+            if series.split('{').next().is_some_and(|name| wanted.contains(name)) {
+                let of_series = values.entry(series.to_owned()).or_default();
+                of_series.resize(number, "_".to_owned());
+                of_series.push(value.to_owned());
+            }
+        }
+    }
+    values
+}
+
+/// Has promtool evaluate the alerts once a minute on these series; an error says which alerts fire, and when.
+fn evaluate(promtool: &str, values: &BTreeMap<String, Vec<String>>, minutes: usize) -> Result<(), String> {
+    let alerts = read("prometheus/alerts.yaml");
+    let series: Vec<Value> =
+        values.iter().map(|(series, values)| json!({ "series": series, "values": values.join(" ") })).collect();
+    let quiet =
+        |name: &str, minute: usize| json!({ "eval_time": format!("{minute}m"), "alertname": name, "exp_alerts": [] });
+    let names = after(&alerts, "- alert: ");
+    let quiet: Vec<Value> = names.iter().flat_map(|name| (0..minutes).map(move |minute| quiet(name, minute))).collect();
+    let test = json!({ "interval": "1m", "input_series": series, "alert_rule_test": quiet });
+    let rules = deploy("prometheus/alerts.yaml").canonicalize().expect("the alerts are there");
+    let file = json!({ "rule_files": [rules], "evaluation_interval": "1m", "tests": [test] });
+    let folder = TempDir::new();
+    let path = folder.write_file("simulated.yaml", file.to_string());
+    let ended = Command::new(promtool).args(["test", "rules", &path]).output().expect("promtool");
+    let said = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned();
+    if ended.status.success() { Ok(()) } else { Err(said) }
+}
+
+#[test]
+fn alerts_are_quiet_through_a_simulated_day() {
+    let Some(promtool) = installed("alerts_are_quiet_through_a_simulated_day", "promtool") else { return };
+    let (report, scrapes) = LongRun { load: Load::Daily, hours: 24, seed: 1, off: None }.run_with_scrapes();
+    assert!(report.violations.is_empty() && report.launched > 20, "{report:?}");
+    let exprs = after(&read("prometheus/alerts.yaml"), "expr: ").join(" ");
+    let mut values = values_of_alerts(&scrapes, &exprs);
+    let synced = "fleetwright_cluster_synced{cluster=\"c0\"}";
+    assert!(values.len() >= 10 && values.contains_key(synced), "{:?}", values.keys());
+    if let Err(fired) = evaluate(&promtool, &values, scrapes.len()) {
+        panic!("{fired}");
+    }
+    // Sabotage: the same day with a cluster that is not synced for 20 minutes.
+    values.get_mut(synced).into_iter().flat_map(|values| &mut values[600..620]).for_each(|value| "0".clone_into(value));
+    let fired = evaluate(&promtool, &values, scrapes.len()).expect_err("an alert fires");
+    assert!(fired.contains("FleetwrightClusterNotSynced") && fired.contains("615m"), "{fired}");
 }

@@ -6,18 +6,22 @@
 
 mod costs;
 mod load_bound;
+mod scrapes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::ValueEnum;
 use cloud::simulated::FaultProfile;
 use controller::cluster::PoolRecord;
+use controller::view::ClusterView;
 use cost::CostParts;
 use futures::future::FutureExt;
 use model::{ClaimName, MicroUsd, Millis, PoolName, Resources, Timestamp};
 
 use self::costs::Costs;
 pub use self::costs::{Savings, StoredCosts};
+pub use self::scrapes::Scrape;
+use self::scrapes::Scrapes;
 use super::disruption_runs::Permission;
 use super::fault::{Fault, TimedFault};
 use super::guard::Guard;
@@ -110,17 +114,25 @@ impl LongRun {
     /// Runs it.
     #[must_use]
     pub fn run(self) -> LongRunReport {
-        self.run_setup(self.setup())
+        self.run_setup(self.setup(), |_, _| {})
+    }
+
+    /// Runs it, and scrapes the metrics of its cluster once a minute.
+    #[must_use]
+    pub fn run_with_scrapes(self) -> (LongRunReport, Vec<Scrape>) {
+        let mut scrapes = Scrapes::default();
+        let report = self.run_setup(self.setup(), |simulation, now| scrapes.observe(simulation, now));
+        (report, scrapes.into_scrapes())
     }
 
     /// Runs a day and two hours of the daily load, whose server is killed every two hours.
     #[must_use]
     pub fn run_with_restarts(self) -> LongRunReport {
-        self.run_setup(Self::daily_with_restarts(self.seed, self.off))
+        self.run_setup(Self::daily_with_restarts(self.seed, self.off), |_, _| {})
     }
 
-    /// Runs it with another setup.
-    fn run_setup(self, setup: Setup) -> LongRunReport {
+    /// Runs it with another setup, observed after each step.
+    fn run_setup(self, setup: Setup, mut observe: impl FnMut(&Simulation, Timestamp)) -> LongRunReport {
         let mut simulation = Simulation::new(setup, false);
         let end = Timestamp::from_millis(self.end_ms());
         let (mut watch, mut pruned) = (Watch::default(), Timestamp::default());
@@ -142,6 +154,7 @@ impl LongRun {
                 let _pruned = simulation.events.environment.store().prune(&Retention::default()).now_or_never();
             }
             costs.observe(&simulation, now);
+            observe(&simulation, now);
             if watch.sampled.is_none_or(|at| now.duration_since(at) >= SAMPLE) {
                 watch.sample(&simulation, now);
             }
@@ -205,6 +218,13 @@ impl LongRun {
         let last = if self.load == Load::Daily { self.end_ms() } else { 0 };
         steps(0, LOAD_STEP_MS, last).map(at).collect()
     }
+}
+
+/// What the server that decides for the cluster shows of it; `None` while there is none.
+fn owners_view(simulation: &Simulation, now: Timestamp) -> Option<ClusterView> {
+    let name = &simulation.sim_clusters.first()?.name;
+    let mut servers = simulation.processes.iter().filter_map(|process| process.server.as_ref());
+    Some(servers.find_map(|server| server.replica.cluster(name))?.view(now))
 }
 
 /// The NodePool of loads without drift.

@@ -33,11 +33,9 @@ impl Costs {
         if self.observed.is_some_and(|at| now.duration_since(at) < INTERVAL) {
             return;
         }
-        let Some(name) = simulation.sim_clusters.first().map(|sim_cluster| &sim_cluster.name) else { return };
-        let mut servers = simulation.processes.iter().filter_map(|process| process.server.as_ref());
-        let Some(owner) = servers.find_map(|server| server.replica.cluster(name)) else { return };
+        let Some(view) = super::owners_view(simulation, now) else { return };
         self.observed = Some(now);
-        let machines: Vec<ObservedMachine> = observed(&owner.view(now), now).collect();
+        let machines: Vec<ObservedMachine> = observed(&view, now).collect();
         self.count_lives(&machines, now);
         self.ledger.observe(now, machines);
         let (spent, lives) = (self.ledger.spent().total(), self.ended + self.cost_of_running(now));
