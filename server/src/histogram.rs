@@ -1,9 +1,11 @@
 //! Duration histograms and counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use crate::metrics::{Family, Value};
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
+
+use crate::metrics::{Family, Labels, Value};
 
 /// Upper bounds of the buckets, in milliseconds. A percentile read from them is too high by at most
 /// one step: half below 25 ms, a quarter up to 400 ms, the target range of decisions, and a factor
@@ -66,10 +68,56 @@ impl Histogram {
     }
 }
 
+/// A histogram of durations, of which each bucket names the trace of the last one that it counted.
+#[derive(Debug, Clone)]
+pub(crate) struct TracedHistogram(HistogramWithExemplars<Labels>);
+
+impl Default for TracedHistogram {
+    fn default() -> Self {
+        Self(HistogramWithExemplars::new(BOUNDS_MS.into_iter().map(|bound| bound as f64 / 1_000.0)))
+    }
+}
+
+impl TracedHistogram {
+    /// Records one duration, of the trace with this id; an empty id is no trace.
+    pub fn observe(&self, duration: Duration, trace_id: String) {
+        let exemplar = (!trace_id.is_empty()).then(|| vec![("trace_id", trace_id)]);
+        let at = exemplar.is_some().then(SystemTime::now);
+        self.0.observe(duration.as_secs_f64(), exemplar, at);
+    }
+
+    /// The metric of this name.
+    pub fn family(&self, name: &'static str, help: &'static str) -> Family {
+        Family::histograms(name, help).with(Vec::new(), Value::Traced(self.0.clone()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::metrics;
+
+    #[test]
+    fn a_bucket_names_the_trace_of_the_last_duration_that_it_counted() {
+        let histogram = TracedHistogram::default();
+        for (millis, trace) in [(4, "a"), (5, "b"), (5, ""), (300, "c"), (7, "")] {
+            histogram.observe(Duration::from_millis(millis), trace.to_owned());
+        }
+        let encoded = |format| metrics::encode(vec![histogram.family("x_seconds", "Something.")], format);
+        let (open, plain) = (encoded(metrics::Format::OpenMetrics), encoded(metrics::Format::Prometheus));
+        for line in [
+            "x_seconds_count 5",
+            "x_seconds_bucket{le=\"0.003\"} 0\n",
+            "x_seconds_bucket{le=\"0.005\"} 3 # {trace_id=\"b\"} 0.005 ",
+            "x_seconds_bucket{le=\"0.008\"} 4\n",
+            "x_seconds_bucket{le=\"0.32\"} 5 # {trace_id=\"c\"} 0.3 ",
+            "x_seconds_bucket{le=\"+Inf\"} 5\n",
+        ] {
+            assert!(open.contains(line), "{line} is missing in:\n{open}");
+        }
+        // The format of Prometheus has no exemplars.
+        assert!(!plain.contains("trace_id") && plain.contains("x_seconds_bucket{le=\"0.005\"} 3\n"), "{plain}");
+    }
 
     #[test]
     fn buckets_are_cumulative() {

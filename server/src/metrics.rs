@@ -6,8 +6,9 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_text, text};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::registry::Registry;
 use replica::offerings::region_and_account;
 use store::lease::Scope;
@@ -31,7 +32,7 @@ pub(crate) enum Kind {
 }
 
 /// Value of a series.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Value {
     Integer(i64),
     Number(f64),
@@ -40,6 +41,8 @@ pub(crate) enum Value {
         /// Upper bounds with the count of each bucket alone; the last bound is infinite.
         buckets: Vec<(f64, u64)>,
     },
+    /// A histogram whose buckets name traces.
+    Traced(HistogramWithExemplars<Labels>),
     Summary {
         /// Quantiles, from 0 to 1, with their values.
         quantiles: Vec<(f64, f64)>,
@@ -49,7 +52,7 @@ pub(crate) enum Value {
 }
 
 /// A metric with its series.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Family {
     name: &'static str,
     help: &'static str,
@@ -148,6 +151,7 @@ impl Family {
                     let count = buckets.iter().map(|(_, count)| count).sum();
                     series.encode_histogram::<Labels>(*sum, count, buckets, None)?;
                 }
+                (_, Value::Traced(histogram)) => histogram.encode(series)?,
                 (Kind::Counter, Value::Integer(count)) => {
                     series.encode_counter::<Labels, u64, u64>(&count.unsigned_abs(), None)?;
                 }

@@ -15,7 +15,8 @@ use model::{ClaimName, ClusterName, Millis, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::steps::StepTimes;
-use crate::histogram::Histogram;
+use crate::fleet::encode::trace_id;
+use crate::histogram::{Histogram, TracedHistogram};
 use replica::{Call, Output};
 use store::clock;
 
@@ -30,7 +31,7 @@ const SWEEP_AT: usize = 1_024;
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
     /// From the end of a batch window to the decision.
-    pub(crate) decided: Histogram,
+    pub(crate) decided: TracedHistogram,
     /// From the end of a batch window to the NodeClaim instruction.
     pub(crate) ordered: Histogram,
     /// Time that each plan of disruption took on its thread, which it may share.
@@ -62,7 +63,10 @@ impl LatencyTracker {
                     ..
                 }) if !decision.shadow => {
                     let claims = decision.launches.iter().map(|machine| &machine.claim.name);
-                    self.record_decided(&decision.cluster, claims, decision.due, now);
+                    if self.record_decided(&decision.cluster, claims, decision.due) {
+                        let trace_id = trace_id(&decision.cluster, decision.id.0, decision.at);
+                        self.latencies.decided.observe(elapsed(decision.due, now), trace_id);
+                    }
                 }
                 Output::Instruct { cluster, instruction, .. } => {
                     if let Instruction::CreateClaim(order) = &**instruction {
@@ -74,25 +78,22 @@ impl LatencyTracker {
         }
     }
 
-    /// Records a decision. A repeated write of the same decision counts once.
+    /// Records a decision; returns whether it is new, and no repeated write of one.
     fn record_decided<'c>(
         &mut self,
         cluster: &ClusterName,
         claims: impl Iterator<Item = &'c ClaimName>,
         due: Timestamp,
-        now: Timestamp,
-    ) {
+    ) -> bool {
         let mut first = false;
         for claim in claims {
             first |= self.unordered.insert((cluster.clone(), claim.clone()), due).is_none();
         }
-        if first {
-            self.latencies.decided.observe(elapsed(due, now));
-        }
         if self.unordered.len() >= self.sweep_at {
-            self.unordered.retain(|_, due| now.duration_since(*due) < GIVE_UP_AFTER);
+            self.unordered.retain(|_, before| due.duration_since(*before) < GIVE_UP_AFTER);
             self.sweep_at = SWEEP_AT.max(2 * self.unordered.len());
         }
+        first
     }
 
     /// Records the instruction for a NodeClaim. A repeated instruction counts once.
@@ -112,36 +113,26 @@ fn elapsed(due: Timestamp, now: Timestamp) -> Duration {
 mod tests {
     use super::*;
 
-    fn counts(latencies: &Latencies) -> [bool; 2] {
-        // 40 ms is a histogram bound: three decisions, or orders, within it.
-        let within = |histogram: &Histogram| {
-            crate::metrics::series(vec![histogram.family("x", "")]).contains(&"x_bucket{le=\"0.04\"} 3".to_owned())
-        };
-        [within(&latencies.decided), within(&latencies.ordered)]
-    }
-
     #[test]
     fn each_decision_counts_once_and_each_order_once_from_the_end_of_the_window() {
         let latencies = Arc::new(Latencies::default());
         let mut latency_tracker = LatencyTracker::new(Arc::clone(&latencies));
-        let (blue, claims) = (ClusterName::from("blue"), [ClaimName::from("a"), ClaimName::from("b")]);
+        let (blue, red) = (ClusterName::from("blue"), ClusterName::from("red"));
+        let claims = [ClaimName::from("a"), ClaimName::from("b")];
         let due = Timestamp::from_millis(1_000);
-        latency_tracker.record_decided(&blue, claims.iter(), due, Timestamp::from_millis(1_010));
+        assert!(latency_tracker.record_decided(&blue, claims.iter(), due));
         // The store did not answer and the same decision is written again.
-        latency_tracker.record_decided(&blue, claims.iter(), due, Timestamp::from_millis(2_000));
-        latency_tracker.record_decided(&ClusterName::from("green"), claims.iter(), due, Timestamp::from_millis(1_020));
-        latency_tracker.record_decided(
-            &ClusterName::from("red"),
-            claims[..1].iter(),
-            due,
-            Timestamp::from_millis(1_040),
-        );
+        assert!(!latency_tracker.record_decided(&blue, claims.iter(), due));
+        assert!(latency_tracker.record_decided(&ClusterName::from("green"), claims.iter(), due));
+        assert!(latency_tracker.record_decided(&red, claims[..1].iter(), due));
         for (claim, at) in [(&claims[0], 1_030), (&claims[0], 1_035), (&claims[1], 1_040)] {
             latency_tracker.record_ordered(&blue, claim, Timestamp::from_millis(at));
         }
-        latency_tracker.record_ordered(&ClusterName::from("red"), &claims[0], Timestamp::from_millis(1_040));
+        latency_tracker.record_ordered(&red, &claims[0], Timestamp::from_millis(1_040));
         latency_tracker.record_ordered(&ClusterName::from("unknown"), &claims[0], Timestamp::from_millis(1_040));
-        assert_eq!(counts(&latencies), [true, true]);
+        // 40 ms is a bound of the histogram: three orders within it.
+        let ordered = crate::metrics::series(vec![latencies.ordered.family("x", "")]);
+        assert!(ordered.contains(&"x_bucket{le=\"0.04\"} 3".to_owned()), "{ordered:?}");
     }
 
     #[test]
@@ -149,13 +140,8 @@ mod tests {
         let mut latency_tracker = LatencyTracker::new(Arc::default());
         let blue = ClusterName::from("blue");
         let claims: Vec<ClaimName> = (0..SWEEP_AT - 1).map(|number| ClaimName::from(number.to_string())).collect();
-        latency_tracker.record_decided(&blue, claims.iter(), Timestamp::from_millis(0), Timestamp::from_millis(0));
-        latency_tracker.record_decided(
-            &blue,
-            [ClaimName::from("late")].iter(),
-            Timestamp::default() + GIVE_UP_AFTER,
-            Timestamp::default() + GIVE_UP_AFTER,
-        );
+        latency_tracker.record_decided(&blue, claims.iter(), Timestamp::default());
+        latency_tracker.record_decided(&blue, [ClaimName::from("late")].iter(), Timestamp::default() + GIVE_UP_AFTER);
         assert_eq!(latency_tracker.unordered.len(), 1);
     }
 }

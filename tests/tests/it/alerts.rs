@@ -105,12 +105,14 @@ fn alerts_of_instances_that_stay_fire() {
     let environment = Environment::start_with(&uids, false);
     let Some(monitor) = Prometheus::with_alerts(test, environment.http()) else { return };
     wait_for("a synced cluster", || monitor.has("fleetwright_cluster_synced == 1"));
+    assert!(monitor.firing().is_empty(), "{:?}", monitor.firing());
     fires(&monitor, "FleetwrightTerminationRefused", || environment.delete_claims(0..1));
+    // Its removal waits for an operator.
+    wait_for("FleetwrightRemovalsWaiting", || monitor.firing().contains("FleetwrightRemovalsWaiting"));
     fires(&monitor, "FleetwrightOrphanedInstances", || {
         environment.freeze();
         environment.launch(99);
     });
-    fires(&monitor, "FleetwrightRemovalsWaiting", || environment.delete_claims(1..9));
 }
 
 /// What is wrong with the planner of the server in this process.
