@@ -37,6 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cloud::provider::CloudEvent;
+use controller::view::ClusterView;
 use model::{ClaimName, ClusterName, Millis, Text, Timestamp};
 
 use environment::{Environment, ProcessId};
@@ -341,6 +342,13 @@ impl Simulation {
             }
             server.cloud_client.push_event(event.clone());
         }
+    }
+
+    /// What the server that decides for the first cluster shows of it; `None` while there is none.
+    fn view_of_first(&self, now: Timestamp) -> Option<ClusterView> {
+        let name = &self.sim_clusters.first()?.name;
+        let mut servers = self.processes.iter().filter_map(|process| process.server.as_ref());
+        Some(servers.find_map(|server| server.replica.cluster(name))?.view(now))
     }
 }
 

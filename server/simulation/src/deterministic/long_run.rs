@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::ValueEnum;
 use cloud::simulated::FaultProfile;
 use controller::cluster::PoolRecord;
-use controller::view::ClusterView;
 use cost::CostParts;
 use futures::future::FutureExt;
 use model::{ClaimName, MicroUsd, Millis, PoolName, Resources, Timestamp};
@@ -218,13 +217,6 @@ impl LongRun {
         let last = if self.load == Load::Daily { self.end_ms() } else { 0 };
         steps(0, LOAD_STEP_MS, last).map(at).collect()
     }
-}
-
-/// What the server that decides for the cluster shows of it; `None` while there is none.
-fn owners_view(simulation: &Simulation, now: Timestamp) -> Option<ClusterView> {
-    let name = &simulation.sim_clusters.first()?.name;
-    let mut servers = simulation.processes.iter().filter_map(|process| process.server.as_ref());
-    Some(servers.find_map(|server| server.replica.cluster(name))?.view(now))
 }
 
 /// The NodePool of loads without drift.

@@ -33,7 +33,7 @@ impl Costs {
         if self.observed.is_some_and(|at| now.duration_since(at) < INTERVAL) {
             return;
         }
-        let Some(view) = super::owners_view(simulation, now) else { return };
+        let Some(view) = simulation.view_of_first(now) else { return };
         self.observed = Some(now);
         let machines: Vec<ObservedMachine> = observed(&view, now).collect();
         self.count_lives(&machines, now);

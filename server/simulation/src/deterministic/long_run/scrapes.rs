@@ -25,7 +25,7 @@ impl Scrapes {
     /// Scrapes the metrics if it is time for it.
     pub(super) fn observe(&mut self, simulation: &Simulation, now: Timestamp) {
         if self.0.last().is_none_or(|last| now.duration_since(last.at) >= INTERVAL) {
-            let text = super::owners_view(simulation, now).map(|view| metrics_of_cluster(&view, now));
+            let text = simulation.view_of_first(now).map(|view| metrics_of_cluster(&view, now));
             self.0.push(Scrape { at: now, text: text.unwrap_or_default() });
         }
     }
