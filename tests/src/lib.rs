@@ -7,6 +7,7 @@ mod collector;
 mod cpu_time;
 pub mod identity_provider;
 pub mod kubernetes;
+pub mod monitoring;
 pub mod postgres;
 mod process;
 pub mod prometheus;

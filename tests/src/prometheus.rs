@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::monitoring::read;
 use crate::{Program, RunningProcess, TempDir};
 
 /// Times and thresholds of the alerts, and what they are shortened to: Prometheus evaluates once a second. How long each
@@ -42,12 +42,6 @@ pub fn installed(test: &str, program: &str) -> Option<String> {
     found.map(|path| path.display().to_string())
 }
 
-/// A path below `deploy/`.
-#[must_use]
-pub fn deploy(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(path)
-}
-
 /// A Prometheus that scrapes a server every second.
 #[derive(Debug)]
 pub struct Prometheus {
@@ -64,8 +58,7 @@ impl Prometheus {
     /// When the alerts cannot be read, or no alert has one of the times that are shortened.
     #[must_use]
     pub fn with_alerts(test: &str, target: &str) -> Option<Self> {
-        let path = deploy("prometheus/alerts.yaml");
-        let mut rules = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut rules = read("prometheus/alerts.yaml");
         for (time, shortened) in SHORTENED {
             assert!(rules.contains(time), "no alert has {time}");
             rules = rules.replace(time, shortened);

@@ -1,6 +1,7 @@
 //! Alerts of `deploy/prometheus` that need a real cloud fire in their faults, at a real server and the simulated EC2 behind a real
-//! Prometheus, and are quiet before. Skipped without PostgreSQL or Prometheus.
+//! Prometheus, and are quiet before. What boards and alerts select of a real cloud is there. Skipped without PostgreSQL or Prometheus.
 
+use e2e::monitoring::wanted;
 use e2e::{Prometheus, authority};
 use fleetwright_proto::v1::ObjectKind;
 use serde_json::json;
@@ -33,11 +34,15 @@ async fn alerts_of_the_cloud_and_of_limits_fire_in_their_faults_and_not_before()
     let Some(mut bed) = TestBed::start(test, &SETTINGS, &[]).await else { return };
     let Some(monitor) = Prometheus::with_alerts(test, authority(&bed.http)) else { return };
     bed.launch().await;
-    for is_there in
-        ["fleetwright_catalogue_age_seconds{kind=\"spot\"}", "fleetwright_interruption_queue_available == 1"]
-    {
-        bed.wait_until(is_there, |_| monitor.has(is_there).then_some(())).await;
-    }
+    let is_received = "fleetwright_interruption_queue_available == 1";
+    bed.wait_until(is_received, |_| monitor.has(is_received).then_some(())).await;
+    let mut wanted = wanted(true);
+    assert!(wanted.len() >= 3, "{wanted:?}");
+    bed.wait_until("all series of the boards that need a real cloud", |_| {
+        wanted.retain(|selector| !monitor.has(selector));
+        wanted.is_empty().then_some(())
+    })
+    .await;
     assert!(monitor.firing().is_empty(), "{:?}", monitor.firing());
     fires(&mut bed, &monitor, "FleetwrightCatalogueOld", |bed| bed.ec2.add_fault(fails("DescribeSpotPriceHistory")))
         .await;

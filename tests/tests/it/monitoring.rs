@@ -2,31 +2,16 @@
 //! with commands that exist, and fires and is quiet where it should.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use e2e::prometheus::{deploy, installed};
+use e2e::monitoring::{after, boards, deploy, exprs, metrics, read, selectors, wanted};
+use e2e::prometheus::installed;
 use e2e::{Program, Prometheus, TempDir};
 use serde_json::{Value, json};
 use simulation::deterministic::long_run::{Load, LongRun, Scrape};
 
 use crate::{PROGRAM, TIMEOUT, fleetwright};
-
-fn read(path: &str) -> String {
-    fs::read_to_string(deploy(path)).unwrap_or_else(|error| panic!("deploy/{path}: {error}"))
-}
-
-/// Texts after a mark at the begin of lines.
-fn after<'t>(text: &'t str, mark: &str) -> Vec<&'t str> {
-    text.lines().filter_map(|line| line.trim().strip_prefix(mark)).collect()
-}
-
-/// Words of a text that begin as names of metrics do.
-fn metrics(text: &str) -> BTreeSet<&str> {
-    let words = text.split(|one: char| !one.is_ascii_alphanumeric() && one != '_');
-    words.filter(|word| word.starts_with("fleetwright_") || word.starts_with("karpenter_")).collect()
-}
 
 #[test]
 fn every_alert_has_a_severity_a_runbook_and_two_cases_and_names_metrics_that_exist() {
@@ -59,22 +44,6 @@ fn unknown<'t>(exprs: &'t str, reference: &str) -> Vec<&'t str> {
     metrics(exprs).into_iter().filter(is_unknown).collect()
 }
 
-/// Expressions of all panels of a board.
-fn exprs(board: &Value) -> Vec<String> {
-    let panels = board["panels"].as_array().into_iter().flatten();
-    let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
-    targets.filter_map(|target| target["expr"].as_str().map(str::to_owned)).collect()
-}
-
-fn boards() -> Vec<(&'static str, Value)> {
-    ["fleet", "cluster", "cost", "server"]
-        .map(|name| {
-            let text = read(&format!("grafana/{name}.json"));
-            (name, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}")))
-        })
-        .into()
-}
-
 #[test]
 fn boards_name_metrics_that_exist_and_their_data_source_job_and_cluster_are_variables() {
     let reference = read("metrics.md");
@@ -105,25 +74,6 @@ fn boards_name_metrics_that_exist_and_their_data_source_job_and_cluster_are_vari
         }
     }
 }
-
-/// Selectors of an expression, for all jobs and clusters.
-fn selectors(expr: &str) -> BTreeSet<String> {
-    let of = |metric: &str| {
-        let begins = expr.match_indices(metric).map(|(at, _)| at + metric.len());
-        let selector = |at: usize| match expr[at..].strip_prefix('{').and_then(|rest| rest.split_once('}')) {
-            Some((labels, _)) => format!("{metric}{{{labels}}}"),
-            None => metric.to_owned(),
-        };
-        // A longer name begins as this one.
-        let is_whole = |at: &usize| !expr[*at..].starts_with(|one: char| one.is_ascii_alphanumeric() || one == '_');
-        begins.filter(is_whole).map(selector).collect::<Vec<String>>()
-    };
-    let found = metrics(expr).into_iter().flat_map(of);
-    found.map(|selector| selector.replace("$job", ".*").replace("$cluster", ".*")).collect()
-}
-
-/// Metrics of a real cloud, which the demo does not have.
-const OF_EC2: [&str; 3] = ["fleetwright_ec2_", "fleetwright_catalogue_", "fleetwright_interruption_queue_"];
 
 /// Metrics of Karpenter's two boards (1.14, capacity and performance), with the labels that their panels and variables select or
 /// group by; a label with a value selects it. Without those of other programs: of Go (`controller_runtime_…`) and of the node exporter.
@@ -176,11 +126,7 @@ fn every_selector_of_boards_and_alerts_matches_a_series_of_the_demo() {
     if installed(test, "prometheus").is_none() {
         return;
     }
-    let mut wanted: BTreeSet<String> =
-        boards().iter().flat_map(|(_, board)| exprs(board)).flat_map(|expr| selectors(&expr)).collect();
-    // Alerts select what is rare: that their metrics exist is enough.
-    wanted.extend(metrics(&after(&read("prometheus/alerts.yaml"), "expr: ").join(" ")).into_iter().map(str::to_owned));
-    wanted.retain(|selector| !OF_EC2.iter().any(|prefix| selector.starts_with(prefix)));
+    let mut wanted = wanted(false);
     wanted.extend(selectors_of_karpenters_boards());
     assert!(wanted.len() >= 40, "{wanted:?}");
 
