@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use e2e::monitoring::{after, boards, deploy, exprs, metrics, read, selectors, wanted};
+use e2e::monitoring::{after, boards, deploy, exprs, metrics, read, wanted};
 use e2e::prometheus::installed;
 use e2e::{Program, Prometheus, TempDir};
 use serde_json::{Value, json};
