@@ -44,7 +44,7 @@ use crate::capacity::error_info::ErrorInfoLayer;
 use crate::capacity::estimates::Estimates;
 use crate::capacity::learning;
 use crate::capacity::threads::CapacityThreads;
-use crate::config::{ClusterRules, Config, ControlConfig, LeaseConfig, Provider};
+use crate::config::{ClusterRules, Config, ControlConfig, LeaseConfig, Provider, StoreConfig};
 use crate::control_loop::ViewPublisher;
 use crate::fleet::change_feed::{self, KnownFreezes, Topic};
 use crate::fleet::directory::Directory;
@@ -238,12 +238,7 @@ pub(crate) async fn components<C>(
         certificates,
         store,
         own,
-        retention: Retention {
-            log: config.store.keep_log,
-            ended: config.store.keep_ended,
-            clusters: config.store.keep_clusters,
-            costs: config.store.keep_costs,
-        },
+        retention: retention(&config.store),
         regions: regions.collect(),
         rules,
         planner: new_planner,
@@ -281,6 +276,15 @@ pub(crate) async fn components<C>(
         catalogue,
         shared: config.shared,
     })
+}
+
+fn retention(config: &StoreConfig) -> Retention {
+    Retention {
+        log: config.keep_log,
+        ended: config.keep_ended,
+        clusters: config.keep_clusters,
+        costs: config.keep_costs,
+    }
 }
 
 /// Settings that every controller of this binary shares.
