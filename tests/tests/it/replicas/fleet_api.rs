@@ -101,15 +101,7 @@ fn every_replica_answers_for_the_whole_fleet() {
         },
     );
 
-    // A resource of the other replica's cluster, and the reason of its node.
-    let node = sorted.iter().find(|name| name.starts_with("clusters/bank/")).unwrap();
-    let got = wait_until(
-        || format!("{node} from the first: {}", get(&first.http, &format!("/v1/{node}"))),
-        || Some(json(&first.http, &format!("/v1/{node}"))).filter(|got| got["name"] == **node),
-    );
-    assert!(got["priceMicroUsdPerHour"].as_str().is_some_and(|price| price != "0"), "{got:#}");
-    let why = json(&first.http, &format!("/v1/{node}:explain"));
-    assert_eq!(why["present"]["node"].as_str(), node.rsplit('/').next(), "{why:#}");
+    node_of_the_other(first);
 
     // The price of the fleet is the sum of its clusters.
     let cost = json(&second.http, "/v1/cost?groupBy=COST_GROUP_CLUSTER");
@@ -128,6 +120,23 @@ fn every_replica_answers_for_the_whole_fleet() {
     let missing = get(&first.http, "/v1/clusters/bankk/nodes");
     assert!(missing.starts_with("HTTP/1.1 404") && missing.contains("did you mean"), "{missing}");
     drop(agents);
+}
+
+/// A resource of the other replica's cluster, and the reason of its node. A node may be removed between two requests: each
+/// attempt takes one of the nodes that exist.
+fn node_of_the_other(first: &Server) {
+    let (name, node, why) = wait_until(
+        || format!("a node of bank from the first, which has\n{:#}", json(&first.http, "/v1/clusters/bank/nodes")),
+        || {
+            let nodes = json(&first.http, "/v1/clusters/bank/nodes?pageSize=1000")["nodes"].clone();
+            let name = names(nodes.as_array()?).first().map(|name| (*name).to_owned())?;
+            let node = json(&first.http, &format!("/v1/{name}"));
+            let why = json(&first.http, &format!("/v1/{name}:explain"));
+            (node["name"] == *name && why["present"]["node"].is_string()).then_some((name, node, why))
+        },
+    );
+    assert!(node["priceMicroUsdPerHour"].as_str().is_some_and(|price| price != "0"), "{node:#}");
+    assert_eq!(why["present"]["node"].as_str(), name.rsplit('/').next(), "{why:#}");
 }
 
 /// What was written within the first minute is summed alike by both replicas, by the commands, and in the CSV.
