@@ -48,7 +48,7 @@ pub use condition_digest::ConditionDigest;
 pub(crate) use drift_evidence::ComparisonRules;
 pub use model::removal::DoNotDisrupt;
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
-pub use recent_moves::{DecidedMoves, PodOwner};
+pub use recent_moves::{DecidedMoves, MovedPart, PodOwner};
 pub use record::{
     AttachRecord, AutoscalerRecord, ClaimDriftFacts, ClaimRecord, ClassRecord, DaemonRecord, LaunchedFacts,
     NamespaceRecord, NodeRecord, PodBudgetRecord, PodPhase, PodRecord, PoolDriftFacts, PoolMeta, PoolRecord,

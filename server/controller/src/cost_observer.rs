@@ -22,10 +22,9 @@ impl ClusterController {
         } else if self.next_cost_wakeup().is_none_or(|at| at > now) {
             return;
         }
-        self.cost_records.note_decisions(self.decisions.recent().map(AsRef::as_ref));
         let machines = self.observed_machines(ctx);
         let claims = &self.claims;
-        self.cost_records.forget_removed(|claim| claims.get(claim).is_some());
+        self.cost_records.forget_removed(|claim| claims.get(claim).is_some(), now);
         let observed = Observed { at: now, version: self.state.version(), stages: self.claims.stage_fingerprint() };
         let intervals = self.cost_records.observe(observed, machines);
         if !intervals.is_empty() {
@@ -73,6 +72,7 @@ impl ClusterController {
             price: instance.price,
             launched_by: machine.decision().map(|decision| decision.0),
             removed_by,
+            moved: self.cost_records.moved(machine.name()).to_vec(),
         })
     }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use cost::{CostInterval, CostLedger, ObservedMachine, SavingDecision};
+use cost::{CostInterval, CostLedger, MovedShare, ObservedMachine, SavingDecision};
 use model::disruption_policy::DisruptionReason;
 use model::removal::RemovalReason;
 use model::{ClaimName, Millis, Timestamp};
 
-use crate::{Decision, DecisionId, DecisionReason};
+use crate::{Decision, DecisionReason};
 
 /// Machines are observed at most so often while pods come and go.
 const OBSERVATION_INTERVAL: Millis = Millis::from_secs(30);
@@ -18,6 +18,9 @@ const STAGE_INTERVAL: Millis = Millis::from_secs(1);
 /// Costs are written so often: each write is a row for each machine. What machines were used for since the last write is an
 /// estimate after a crash.
 const WRITE_INTERVAL: Millis = Millis::from_mins(30);
+
+/// What a machine was launched for is kept for this time until the machine is there.
+const LAUNCH_WITHIN: Millis = Millis::from_hours(1);
 
 /// The first write follows the first observation within this.
 pub(crate) const FIRST_WRITE_WITHIN: Millis = Millis::from_mins(1);
@@ -31,7 +34,8 @@ pub(crate) struct CostRecords {
     restored_until: Option<Timestamp>,
     /// The decision that removes a machine to save its price.
     removed_by: BTreeMap<ClaimName, SavingDecision>,
-    last_decision: Option<DecisionId>,
+    /// When a machine was decided whose pods an earlier decision has moved in part, and the shares.
+    moved: BTreeMap<ClaimName, (Timestamp, Vec<MovedShare>)>,
     write_at: Timestamp,
     /// The last write is not confirmed.
     is_writing: bool,
@@ -96,30 +100,37 @@ impl CostRecords {
         (!self.is_writing).then_some(self.write_at)
     }
 
-    /// Notes which decisions since the last call remove machines to save their price. A machine that is replaced first is
-    /// removed by the decision that launches for it.
-    pub(crate) fn note_decisions<'d>(&mut self, recent: impl Iterator<Item = &'d Decision>) {
-        let last = self.last_decision;
-        let mut new: Vec<&Decision> = recent.take_while(|decision| Some(decision.id) > last).collect();
-        self.last_decision = new.first().map_or(last, |newest| Some(newest.id));
-        new.reverse();
-        for decision in new {
-            let saving = SavingDecision { number: decision.id.0, at: decision.at };
-            if !saves(decision) {
-                // What is removed for another reason saves nothing by the decision before.
-                for removal in &decision.removals {
-                    self.removed_by.remove(&removal.claim);
-                }
+    /// Notes which machines a decision removes to save their price. A machine that is replaced first is removed by the decision
+    /// that launches for it.
+    pub(crate) fn note_decision(&mut self, decision: &Decision) {
+        let saving = SavingDecision { number: decision.id.0, at: decision.at };
+        if !saves(decision) {
+            // What is removed for another reason saves nothing by the decision before.
+            for removal in &decision.removals {
+                self.removed_by.remove(&removal.claim);
             }
-            for claim in saved_machines(decision) {
-                self.removed_by.entry(claim.clone()).or_insert(saving);
-            }
+        }
+        for claim in saved_machines(decision) {
+            self.removed_by.entry(claim.clone()).or_insert(saving);
         }
     }
 
+    /// Notes for whose moved pods a decision launches a machine. All of a machine counts for the decision if that saves.
+    pub(crate) fn note_launch(&mut self, claim: ClaimName, moved: Vec<MovedShare>, decision: &Decision) {
+        if !moved.is_empty() && saved_machines(decision).next().is_none() {
+            self.moved.insert(claim, (decision.at, moved));
+        }
+    }
+
+    /// For whose moved pods a machine was launched.
+    pub(crate) fn moved(&self, claim: &ClaimName) -> &[MovedShare] {
+        self.moved.get(claim).map(|(_, moved)| moved.as_slice()).unwrap_or_default()
+    }
+
     /// Forgets the decisions about machines that are gone.
-    pub(crate) fn forget_removed(&mut self, is_there: impl Fn(&ClaimName) -> bool) {
+    pub(crate) fn forget_removed(&mut self, is_there: impl Fn(&ClaimName) -> bool, now: Timestamp) {
         self.removed_by.retain(|claim, _| is_there(claim));
+        self.moved.retain(|claim, (at, _)| is_there(claim) || now.duration_since(*at) < LAUNCH_WITHIN);
     }
 
     /// Charges until an observation of all machines. Returns the intervals to write, if it is time for it.
@@ -155,9 +166,9 @@ fn saved_machines(decision: &Decision) -> impl Iterator<Item = &ClaimName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Removal;
     use crate::cluster::testing::text;
     use crate::disruption::{EMPTY, EXPIRATION};
+    use crate::{DecisionId, Removal};
 
     fn removing(id: u64, claim: &str, reason: crate::MethodReason) -> Decision {
         let removal = Removal { claim: text(claim), node: text("n"), reason: text("") };
@@ -170,16 +181,15 @@ mod tests {
     fn the_decision_counts_by_which_a_machine_goes() {
         let mut records = CostRecords::default();
         let number = |records: &CostRecords, claim: &str| records.removed_by(&text(claim)).map(|saving| saving.number);
-        let mut decisions = vec![removing(1, "a", EMPTY), removing(2, "b", EMPTY)];
-        records.note_decisions(decisions.iter().rev());
+        records.note_decision(&removing(1, "a", EMPTY));
+        records.note_decision(&removing(2, "b", EMPTY));
         assert_eq!((number(&records, "a"), number(&records, "b")), (Some(1), Some(2)));
         // Both were not carried out. One is decided again, and the other expires.
-        decisions.extend([removing(3, "a", EMPTY), removing(4, "b", EXPIRATION)]);
-        records.note_decisions(decisions.iter().rev());
+        records.note_decision(&removing(3, "a", EMPTY));
+        records.note_decision(&removing(4, "b", EXPIRATION));
         assert_eq!((number(&records, "a"), number(&records, "b")), (Some(1), None));
         // A shadow decision removes nothing.
-        decisions.push(Decision { shadow: true, ..removing(5, "c", EMPTY) });
-        records.note_decisions(decisions.iter().rev());
+        records.note_decision(&Decision { shadow: true, ..removing(5, "c", EMPTY) });
         assert_eq!(number(&records, "c"), None);
     }
 }

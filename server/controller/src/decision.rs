@@ -97,7 +97,7 @@ pub struct Decision {
     pub launches: Vec<PlannedMachine>,
     /// Machines to remove.
     pub removals: Vec<Removal>,
-    /// What the removals move, if consolidation decided them.
+    /// What the removals move: all pods if consolidation decided them, otherwise those that a decision to save has moved before.
     pub moves: Vec<DecidedMoves>,
     /// Pods assigned to existing or launching capacity, and the name of the Node or NodeClaim.
     pub assignments: Vec<(PodKey, NodeName)>,

@@ -53,6 +53,7 @@ mod instance_owners;
 pub mod launch_evidence;
 mod launch_template;
 pub mod lifecycle_counters;
+mod moved_shares;
 mod node_class;
 pub mod node_report;
 mod nodeclaim;

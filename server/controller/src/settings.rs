@@ -7,6 +7,7 @@ use crate::disruption_allowance::DisruptionShare;
 use crate::guardrails::GuardrailSettings;
 use crate::search_allowance::SearchSettings;
 use crate::unavailable_offerings::BASE_WINDOW;
+use cost::SAVINGS_WINDOW;
 use model::input::Policy;
 use model::{MicroUsd, Millis};
 
@@ -61,10 +62,10 @@ pub struct ConsolidationSettings {
 
 impl ConsolidationSettings {
     /// The age of the oldest decision whose moves matter to the next owner of a cluster: the last pods of a drain are
-    /// held for the interval after it. 0 if none is held.
+    /// held for the interval after it, and what is bought for them counts for the time in which savings are compared.
     #[must_use]
     pub fn moves_within(&self) -> Millis {
-        if self.move_interval > Millis::ZERO { self.move_interval + MAX_RESTORED_DRAIN } else { Millis::ZERO }
+        self.move_interval.max(SAVINGS_WINDOW) + MAX_RESTORED_DRAIN
     }
 }
 

@@ -25,6 +25,17 @@ pub struct CostedMachine {
     pub launched_by: Option<u64>,
     /// The decision that removes it to save its price.
     pub removed_by: Option<SavingDecision>,
+    /// Whose moved pods it was launched for, no decision twice. Empty for a machine of a decision that saves.
+    pub moved: Vec<MovedShare>,
+}
+
+/// The share of a machine that was launched for pods which an earlier decision has moved to save the price of their machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MovedShare {
+    /// Number of the decision.
+    pub decision: u64,
+    /// Share of what all pods request that the machine was launched for, in parts per million.
+    pub ppm: u32,
 }
 
 /// A decision that removes machines to save their price.

@@ -86,6 +86,7 @@ impl Meter {
         let machine = CostedMachine {
             launched_by: machine.launched_by.or(before.launched_by),
             removed_by: machine.removed_by.or(before.removed_by),
+            moved: if machine.moved.is_empty() { before.moved.clone() } else { machine.moved },
             ..machine
         };
         if before.price == machine.price {
@@ -206,6 +207,7 @@ mod tests {
             price: MicroUsd(sum.total()),
             launched_by: None,
             removed_by: None,
+            moved: Vec::new(),
         };
         ObservedMachine { machine, since, parts: sum }
     }

@@ -18,7 +18,7 @@ mod savings;
 
 pub use cause::CostCause;
 pub use charge::{charge, divide};
-pub use interval::{CostInterval, CostedMachine, SavingDecision};
+pub use interval::{CostInterval, CostedMachine, MovedShare, SavingDecision};
 pub use ledger::{CostLedger, ObservedMachine};
 pub use node_use::{NodePhase, NodeUse, ResourceUse, split};
 pub use parts::CostParts;

@@ -64,6 +64,8 @@ fn encode_saving(cluster: &str, saving: &Saving, now: Timestamp) -> v1::Saving {
         removed_micro_usd: saving.removed_cost,
         predicted_micro_usd: saving.predicted(),
         realised_micro_usd: if is_over { saving.realised() } else { 0 },
+        bought_later_count: i32::try_from(saving.bought_later).unwrap_or(i32::MAX),
+        bought_later_micro_usd: saving.bought_later_cost,
     }
 }
 
@@ -98,7 +100,18 @@ mod tests {
 
     fn saving(number: u64, hours: i64, spent: i64, is_overtaken: bool) -> Saving {
         let at = Timestamp::from_millis(hours * 3_600_000);
-        Saving { number, at, removed: 2, launched: 1, removed_cost: 100, launched_cost: 40, spent, is_overtaken }
+        Saving {
+            number,
+            at,
+            removed: 2,
+            launched: 1,
+            removed_cost: 100,
+            launched_cost: 40,
+            spent,
+            bought_later: 0,
+            bought_later_cost: 0,
+            is_overtaken,
+        }
     }
 
     #[test]

@@ -7,8 +7,10 @@
 //!
 //! All arguments but `--pairs` and `--program` are those of `simulate load`, which needs PostgreSQL. The program is
 //! `fleetwright-e2e` beside this one unless `--program` names another. The order within a pair alternates. Printed are the
-//! processors that the server used in each run, their ratio for each pair, and the median and range of the ratios.
+//! processors that the server used in each run, their ratio for each pair, the median and range of the ratios, and how many
+//! spans of each name were received.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -80,5 +82,12 @@ fn main() -> anyhow::Result<()> {
     ratios.sort_by(f64::total_cmp);
     let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
     println!("median {:.3}, range {least:.3} to {most:.3}", median(&ratios));
+    let mut names = BTreeMap::<(String, String), usize>::new();
+    for received in collector.spans() {
+        *names.entry((received.service, received.span.name)).or_default() += 1;
+    }
+    let mut names: Vec<_> = names.into_iter().map(|(name, count)| (count, name)).collect();
+    names.sort_unstable_by(|one, other| other.cmp(one));
+    names.iter().for_each(|(count, (service, name))| println!("{count:>8} {service} {name}"));
     Ok(())
 }

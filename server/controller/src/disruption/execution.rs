@@ -7,6 +7,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use cost::SavingDecision;
+
 use super::method::{DisruptionView, Method};
 use super::methods;
 use super::selection::{RemovalAnswer, RemovalRecord};
@@ -64,11 +66,12 @@ impl ClusterController {
         if !reason.is_urgent() {
             self.count_removals(&removals, ctx);
         }
-        let moving = removals.iter().filter(|_| method.reason() == CONSOLIDATION);
-        let moves = moving.map(|removal| self.state.moves_of(&removal.claim, ctx.now)).collect();
         let removed_cost = MicroUsd(removals.iter().map(|removal| self.price_of(&removal.claim).0).sum());
-        let decision =
-            Decision { removals, moves, removed_cost, removal_record: basis, ..self.new_decision(reason, ctx) };
+        let mut decision = Decision { removals, removed_cost, removal_record: basis, ..self.new_decision(reason, ctx) };
+        let moved_by = (method.reason(), SavingDecision { number: decision.id.0, at: decision.at });
+        let moving = decision.removals.iter();
+        decision.moves =
+            moving.filter_map(|removal| self.moves_of_removal(&removal.claim, moved_by, ctx.now)).collect();
         let begun = if reason.is_urgent() { decision.removals.clone() } else { Vec::new() };
         let id = decision.id;
         self.record_decision(decision, ctx);
@@ -103,6 +106,7 @@ impl ClusterController {
     pub(crate) fn record_decision(&mut self, mut decision: Decision, ctx: &mut Context<'_>) {
         decision.replacements = self.replacements_to_record(&decision);
         let kept = Decision { basis: None, removal_record: None, ..decision.clone() };
+        self.note_costs_of(&kept);
         self.decisions.push(kept);
         self.status_reporter.mark_dirty();
         ctx.effects.push(Effect::RecordDecision(Box::new(decision)));
@@ -159,7 +163,7 @@ impl ClusterController {
         }
         self.record_replaced(&removal.claim);
         if method.reason() == CONSOLIDATION {
-            let moves = self.state.moves_of(&removal.claim, ctx.now);
+            let moves = self.state.moves_of(&removal.claim, self.cost_records.removed_by(&removal.claim), ctx.now);
             self.state.record_moves(moves, ctx.settings.consolidation.move_interval, ctx.now);
         }
         match method.reason().removal {

@@ -38,7 +38,7 @@ impl ClusterController {
         if is_recommendation {
             return self.disruption.recommend_removal(claim);
         }
-        self.interrupted_owners.record(self.state.moves_of(&claim, ctx.now).owners, ctx.now);
+        self.interrupted_owners.record(self.state.moves_of(&claim, None, ctx.now).owners, ctx.now);
         self.remove_interrupted(&claim, kind, deadline_of(kind, ends, ctx.now), ctx);
         self.record_interrupted_event(&claim, kind, ctx);
     }

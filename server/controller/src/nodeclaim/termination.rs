@@ -16,11 +16,11 @@ impl ClusterController {
         terms: DrainTerms,
         ctx: &mut Context<'_>,
     ) {
-        let Some(machine) = self.claims.get_mut(claim) else { return };
-        let stage = machine.stage();
+        let Some(stage) = self.claims.get(claim).map(ManagedClaim::stage) else { return };
         if stage.is_terminating() {
             return;
         }
+        self.record_pods_moved_again(claim, ctx);
         self.state.mark_for_deletion(claim);
         self.provisioner.replan_displaced_pods(ctx.now);
         match stage {
@@ -31,7 +31,7 @@ impl ClusterController {
             // The pending call or instruction is answered first; its answer continues the
             // termination.
             StageKind::Creating | StageKind::Launching => {
-                machine.cancel_launch(reason);
+                self.claims.get_mut(claim).map(|machine| machine.cancel_launch(reason));
             }
             _ if self.state.node_of_claim(claim).is_some()
                 || self.snapshot_suspicious(1, 1, ctx)

@@ -67,6 +67,11 @@ fn document(savings: &v1::Savings, format: FleetFormat) -> Result<String, Failur
     }
 }
 
+/// What machines of later decisions have cost for pods that it moved; empty without any.
+fn bought_later(one: &v1::Saving) -> String {
+    if one.bought_later_count == 0 { String::new() } else { usd(one.bought_later_micro_usd) }
+}
+
 fn table(savings: &v1::Savings) -> String {
     let realised = |of: v1::SavingState, amount: i64, predicted: i64| match of {
         v1::SavingState::Pending => [String::new(), String::new()],
@@ -81,6 +86,7 @@ fn table(savings: &v1::Savings) -> String {
             one.removed_count.to_string(),
             one.launched_count.to_string(),
             usd(one.predicted_micro_usd),
+            bought_later(one),
         ];
         row.extend(realised(one.state(), one.realised_micro_usd, one.predicted_micro_usd));
         rows.push(row);
@@ -88,15 +94,24 @@ fn table(savings: &v1::Savings) -> String {
     for sum in &savings.sums {
         let (decisions, name) = (sum.decision_count, state(sum.state()));
         let mut row = vec![format!("all {decisions}"), String::new(), name.to_owned(), String::new(), String::new()];
-        row.push(usd(sum.predicted_micro_usd));
+        row.extend([usd(sum.predicted_micro_usd), String::new()]);
         row.extend(realised(sum.state(), sum.realised_micro_usd, sum.predicted_micro_usd));
         rows.push(row);
     }
     if rows.is_empty() {
         return "no decision has removed machines to save their price\n".to_owned();
     }
-    let titles =
-        ["DECISION", "MADE (UTC)", "STATE", "REMOVED", "LAUNCHED", "PREDICTED $/DAY", "REALISED $/DAY", "OF IT"];
+    let titles = [
+        "DECISION",
+        "MADE (UTC)",
+        "STATE",
+        "REMOVED",
+        "LAUNCHED",
+        "PREDICTED $/DAY",
+        "BOUGHT LATER $",
+        "REALISED $/DAY",
+        "OF IT",
+    ];
     output_format::table(&titles, &rows)
 }
 
@@ -116,6 +131,8 @@ mod tests {
             removed_micro_usd: 4_608_000,
             predicted_micro_usd: 2_304_000,
             realised_micro_usd: realised,
+            bought_later_count: i32::from(number == 5),
+            bought_later_micro_usd: 1_008_000,
         };
         let sum = |state: v1::SavingState, decision_count, realised| v1::SavingSum {
             state: state.into(),
@@ -130,11 +147,11 @@ mod tests {
             ..Default::default()
         };
         let expected = "\
-DECISION                MADE (UTC)        STATE      REMOVED  LAUNCHED  PREDICTED $/DAY  REALISED $/DAY  OF IT
-clusters/a/decisions/5  2026-01-01 00:00  realised   2        1         2.3040           1.1520          50 %
+DECISION                MADE (UTC)        STATE      REMOVED  LAUNCHED  PREDICTED $/DAY  BOUGHT LATER $  REALISED $/DAY  OF IT
+clusters/a/decisions/5  2026-01-01 00:00  realised   2        1         2.3040           1.0080          1.1520          50 %
 clusters/a/decisions/6  2026-01-01 00:00  pending    2        1         2.3040
 all 2                                     pending                       4.6080
-all 3                                     overtaken                     4.6080           -0.4608         -10 %
+all 3                                     overtaken                     4.6080                           -0.4608         -10 %
 ";
         assert_eq!(table(&savings), expected);
         assert!(table(&v1::Savings::default()).starts_with("no decision"));

@@ -126,7 +126,8 @@ export function Savings({ queries }) {
   return html`<section><h2>Savings</h2>
     <${ReadAt} source=${query} />
     <p>What decisions of the last 7 days were to save in the 24 hours after them, and what they have saved. A decision is overtaken if
-      a machine that it launched has ended within this time. Sums measure predictions, not what a month has saved: without one decision
+      a machine that it launched has ended within this time. What later decisions bought for pods that it moved counts against it, by
+      their share of these machines. Sums measure predictions, not what a month has saved: without one decision
       others would not have been made.</p>
     ${savings && savings.sums.length === 0 && html`<p>No decision has removed machines to save their price.</p>`}
     ${savings?.sums.length > 0 && html`<${Wide} label="Savings by state"><table>
@@ -135,11 +136,14 @@ export function Savings({ queries }) {
         <td class="number">${dollars(sum.predictedMicroUsd)}</td><td class="number">${realised(sum)}</td></tr>`)}</tbody></table><//>
       <${Wide} label="Decisions that miss their prediction most"><table>
       <thead><tr><th scope="col">Decision</th><th scope="col">Made</th><th scope="col">State</th><th scope="col" class="number">Removed</th>
-        <th scope="col" class="number">Launched</th><th scope="col" class="number">Predicted</th><th scope="col" class="number">Realised</th></tr></thead>
+        <th scope="col" class="number">Launched</th><th scope="col" class="number">Predicted</th><th scope="col" class="number">Bought later</th>
+        <th scope="col" class="number">Realised</th></tr></thead>
       <tbody>${savings.savings.map((one) => html`<tr key=${one.decision}>
         <td><a href=${clusterPath(`clusters/${clusterOf(one.decision)}`)}><${Name} text=${`${clusterOf(one.decision)} / ${idOf(one.decision)}`} /></a></td>
         <td>${visible(new Date(one.decideTime).toLocaleString())}</td><td>${STATES[one.state] ?? "unknown"}</td>
         <td class="number">${one.removedCount}</td><td class="number">${one.launchedCount}</td>
-        <td class="number">${dollars(one.predictedMicroUsd)}</td><td class="number">${realised(one)}</td></tr>`)}</tbody></table><//>`}
+        <td class="number">${dollars(one.predictedMicroUsd)}</td>
+        <td class="number">${one.boughtLaterCount > 0 ? dollars(one.boughtLaterMicroUsd) : ""}</td>
+        <td class="number">${realised(one)}</td></tr>`)}</tbody></table><//>`}
   </section>`;
 }

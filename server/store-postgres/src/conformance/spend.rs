@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cost::{CostCause, CostInterval, CostParts, CostedMachine, SavingDecision};
+use cost::{CostCause, CostInterval, CostParts, CostedMachine, MovedShare, SavingDecision};
 use model::{CapacityType, MicroUsd, Timestamp};
 
 use super::{HOUR, cluster, granted, lost_and_held, refused};
@@ -39,7 +39,13 @@ fn machine(claim: &str) -> CostedMachine {
         price: MicroUsd(96_000),
         launched_by: Some(7),
         removed_by: None,
+        moved: Vec::new(),
     }
+}
+
+/// Launched half for pods that this decision has moved, and a quarter for those of a decision long ago.
+fn moved_by(decision: u64) -> Vec<MovedShare> {
+    vec![MovedShare { decision, ppm: 500_000 }, MovedShare { decision: 1, ppm: 250_000 }]
 }
 
 /// A decision of this hour.
@@ -78,7 +84,8 @@ async fn an_interval_is_replaced_until_it_ends(store: &dyn Store, scope: &Scope)
     store.put_costs(&lease, &[interval("m-1", (0, 1), 10), interval("m-2", (0, 1), 100)]).await.unwrap();
     assert_eq!(total(store, scope).await, (112, 2));
     // It goes on, and ends with a decision; what is repeated late changes nothing.
-    let removed = CostedMachine { removed_by: Some(saving(u64::MAX / 2, 1)), ..machine("m-1") };
+    let removed =
+        CostedMachine { removed_by: Some(saving(u64::MAX / 2, 1)), moved: moved_by(u64::MAX / 2), ..machine("m-1") };
     let ended = CostInterval { machine: removed, is_running: false, ..interval("m-1", (0, 2), 20) };
     store.put_costs(&lease, std::slice::from_ref(&ended)).await.unwrap();
     store.put_costs(&lease, &[interval("m-1", (0, 1), 10)]).await.unwrap();
@@ -178,7 +185,8 @@ async fn every_report_adds_up_to_the_same_sum(store: &dyn Store, run: &str) {
     assert_eq!(store.spend(&before).await.unwrap()[0].parts.get(CostCause::Useful), 2 + 4 + 8 + 16);
 }
 
-/// Decision 5 removes "old" and launches "new", which decision 6 removes on the next day.
+/// Decision 5 removes "old" and launches "new", which decision 6 removes on the next day. Decision 7 launches "later" in part
+/// for pods that decision 5 has moved.
 async fn machines_of_saving_decisions_are_found(store: &dyn Store, run: &str) {
     let scopes = ["costs-saved", "costs-saved-too"].map(|name| cluster(run, name));
     let ended = |claim: &str, hours, by, hour| {
@@ -189,8 +197,11 @@ async fn machines_of_saving_decisions_are_found(store: &dyn Store, run: &str) {
     new.machine.launched_by = Some(5);
     let mut gone = ended("new", (30, 31), 6, 30);
     gone.machine.launched_by = Some(5);
+    let mut later = interval("later", (12, 13), 1);
+    later.machine.moved = moved_by(5);
     // "old" was in use before; "other" is of another decision, which saves nothing.
-    let rows = [interval("old", (9, 10), 1), new, ended("old", (10, 11), 5, 10), interval("other", (10, 11), 1), gone];
+    let other = interval("other", (10, 11), 1);
+    let rows = [interval("old", (9, 10), 1), new, ended("old", (10, 11), 5, 10), other, later, gone];
     for scope in &scopes {
         let (lease, _) = granted(store, scope, "a", HOUR).await;
         store.put_costs(&lease, &rows).await.unwrap();
@@ -207,7 +218,7 @@ async fn machines_of_saving_decisions_are_found(store: &dyn Store, run: &str) {
     let of = |name: &str, rows: &[(&str, i64)]| -> Vec<(String, String, i64)> {
         rows.iter().map(|(claim, hour)| (name.to_owned(), (*claim).to_owned(), *hour)).collect()
     };
-    let first = [("old", 9), ("new", 10), ("old", 10), ("new", 30)];
+    let first = [("old", 9), ("new", 10), ("old", 10), ("later", 12), ("new", 30)];
     assert_eq!(read(&names[..1], (10, 11)).await, of(&names[0], &first));
     assert_eq!(read(&names[..1], (11, 31)).await, of(&names[0], &[("new", 10), ("new", 30)]));
     assert_eq!(read(&names[..1], (11, 12)).await, []);
@@ -240,6 +251,7 @@ async fn hours_become_days_without_changing_a_sum(store: &dyn Store, run: &str) 
     let hour = |number: i64| -7 * 24 + number;
     let mut last = interval("m-1", (hour(2), hour(3)), 4);
     last.machine.removed_by = Some(saving(9, -7 * 24));
+    last.machine.moved = moved_by(9);
     last.is_running = false;
     let rows = [
         interval("m-1", (hour(0), hour(1)), 1),
@@ -262,6 +274,7 @@ async fn hours_become_days_without_changing_a_sum(store: &dyn Store, run: &str) 
     let brief: Vec<_> = read.iter().map(|one| (one.machine.claim.as_ref(), one.parts.get(CostCause::Useful))).collect();
     assert_eq!(brief, [("m-1", 7), ("m-2", 8), ("m-1", 16), ("m-1", 32), ("m-1", 64)]);
     assert_eq!((read[0].machine.removed_by, read[0].is_running), (Some(saving(9, -7 * 24)), false));
+    assert_eq!(read[0].machine.moved, moved_by(9));
     assert_eq!((read[0].start, read[0].end), (rows[0].start, rows[2].end));
     // All of the run's costs but the last two days'.
     store.prune(&Retention { costs: Duration::from_secs(3 * 86_400), ..Retention::default() }).await.unwrap();

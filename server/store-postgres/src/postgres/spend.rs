@@ -2,7 +2,7 @@
 
 use sqlx::PgConnection;
 
-use cost::{CostCause, CostInterval, CostParts, CostedMachine, SavingDecision};
+use cost::{CostCause, CostInterval, CostParts, CostedMachine, MovedShare, SavingDecision};
 use model::{CapacityType, MicroUsd, Timestamp};
 
 use super::connection::{PostgresStore, commit};
@@ -31,6 +31,8 @@ struct Columns {
     launched_by: Option<i64>,
     removed_by: Option<i64>,
     removed_ms: Option<i64>,
+    moved_by: Option<Vec<i64>>,
+    moved_ppm: Option<Vec<i64>>,
     is_running: bool,
     parts: Vec<i64>,
 }
@@ -52,6 +54,7 @@ impl Columns {
                     number: number.unsigned_abs(),
                     at: Timestamp::from_millis(at),
                 }),
+                moved: decode_shares(self.moved_by, self.moved_ppm),
             },
             launched: Timestamp::from_millis(self.launched_ms),
             start: Timestamp::from_millis(self.start_ms),
@@ -77,6 +80,9 @@ struct WrittenColumns {
     launched_by: Vec<Option<i64>>,
     removed_by: Vec<Option<i64>>,
     removed_at: Vec<Option<i64>>,
+    /// Arrays as text: those of a parameter all have one length.
+    moved_by: Vec<Option<String>>,
+    moved_ppm: Vec<Option<String>>,
     running: Vec<bool>,
     /// By cause, in the order of the table's columns.
     amounts: [Vec<i64>; CostCause::ALL.len()],
@@ -87,6 +93,10 @@ impl WrittenColumns {
         let texts = |of: fn(&CostedMachine) -> String| intervals.iter().map(|one| of(&one.machine)).collect();
         let times = |of: fn(&CostInterval) -> Timestamp| intervals.iter().map(|one| of(one).as_millis()).collect();
         let numbers = |of: fn(&CostedMachine) -> Option<i64>| intervals.iter().map(|one| of(&one.machine)).collect();
+        let shares = |of: fn(&MovedShare) -> i64| {
+            let machines = intervals.iter().map(|one| &one.machine.moved);
+            machines.map(|moved| (!moved.is_empty()).then(|| array(moved.iter().map(of)))).collect()
+        };
         Self {
             claims: texts(|machine| machine.claim.to_string()),
             starts: times(|one| one.start),
@@ -101,10 +111,24 @@ impl WrittenColumns {
             launched_by: numbers(|machine| machine.launched_by.map(column)),
             removed_by: numbers(|machine| machine.removed_by.map(|saving| column(saving.number))),
             removed_at: numbers(|machine| machine.removed_by.map(|saving| saving.at.as_millis())),
+            moved_by: shares(|share| column(share.decision)),
+            moved_ppm: shares(|share| i64::from(share.ppm)),
             running: intervals.iter().map(|one| one.is_running).collect(),
             amounts: CostCause::ALL.map(|cause| intervals.iter().map(|one| one.parts.get(cause)).collect()),
         }
     }
+}
+
+/// An array as PostgreSQL reads it.
+fn array(numbers: impl Iterator<Item = i64>) -> String {
+    let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    format!("{{{}}}", numbers.join(","))
+}
+
+fn decode_shares(decisions: Option<Vec<i64>>, ppm: Option<Vec<i64>>) -> Vec<MovedShare> {
+    let decisions = decisions.unwrap_or_default().into_iter().map(i64::unsigned_abs);
+    let shares = decisions.zip(ppm.unwrap_or_default());
+    shares.map(|(decision, ppm)| MovedShare { decision, ppm: u32::try_from(ppm).unwrap_or_default() }).collect()
 }
 
 fn decode_parts(amounts: &[i64]) -> CostParts {
@@ -144,19 +168,20 @@ impl PostgresStore {
                         timestamptz 'epoch' + end_ms * interval '1 millisecond' AS ends_at,
                         timestamptz 'epoch' + launched_ms * interval '1 millisecond' AS launched_at,
                         pool, provider_id, instance_type, zone, capacity_type, price, launched_by, removed_by,
-                        timestamptz 'epoch' + removed_ms * interval '1 millisecond' AS removed_at, is_running, useful,
-                        booting, draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained
+                        timestamptz 'epoch' + removed_ms * interval '1 millisecond' AS removed_at,
+                        moved_by::bigint[] AS moved_by, moved_ppm::bigint[] AS moved_ppm, is_running, useful, booting,
+                        draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained
                  FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[],
                              $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
-                             $15::boolean[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[],
-                             $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[])
+                             $15::text[], $16::text[], $17::boolean[], $18::bigint[], $19::bigint[], $20::bigint[],
+                             $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[])
                       AS row (claim, start_ms, end_ms, launched_ms, pool, provider_id, instance_type, zone, capacity_type,
-                              price, launched_by, removed_by, removed_ms, is_running, useful, booting, draining, hold,
-                              daemonsets, fragmentation, blocked, no_savings, unexplained)),
+                              price, launched_by, removed_by, removed_ms, moved_by, moved_ppm, is_running, useful, booting,
+                              draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained)),
                changed AS (
                  UPDATE machine_costs AS stored
                  SET ends_at = new.ends_at, launched_by = new.launched_by, removed_by = new.removed_by,
-                     removed_at = new.removed_at,
+                     removed_at = new.removed_at, moved_by = new.moved_by, moved_ppm = new.moved_ppm,
                      is_running = new.is_running, useful = new.useful, booting = new.booting, draining = new.draining,
                      hold = new.hold, daemonsets = new.daemonsets, fragmentation = new.fragmentation,
                      blocked = new.blocked, no_savings = new.no_savings, unexplained = new.unexplained
@@ -164,11 +189,11 @@ impl PostgresStore {
                  WHERE stored.scope = $1 AND stored.starts_at = new.starts_at AND stored.claim = new.claim
                    AND stored.ends_at <= new.ends_at)
                INSERT INTO machine_costs (scope, claim, starts_at, ends_at, launched_at, pool, provider_id, instance_type,
-                      zone, capacity_type, price, launched_by, removed_by, removed_at, is_running, useful, booting,
-                      draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained)
+                      zone, capacity_type, price, launched_by, removed_by, removed_at, moved_by, moved_ppm, is_running,
+                      useful, booting, draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained)
                SELECT $1, claim, starts_at, ends_at, launched_at, pool, provider_id, instance_type, zone, capacity_type,
-                      price, launched_by, removed_by, removed_at, is_running, useful, booting, draining, hold,
-                      daemonsets, fragmentation, blocked, no_savings, unexplained
+                      price, launched_by, removed_by, removed_at, moved_by, moved_ppm, is_running, useful, booting,
+                      draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained
                FROM new
                WHERE NOT EXISTS (SELECT FROM machine_costs AS stored WHERE stored.scope = $1
                                  AND stored.starts_at = new.starts_at AND stored.claim = new.claim)"#,
@@ -186,6 +211,8 @@ impl PostgresStore {
             &columns.launched_by as &[Option<i64>],
             &columns.removed_by as &[Option<i64>],
             &columns.removed_at as &[Option<i64>],
+            &columns.moved_by as &[Option<String>],
+            &columns.moved_ppm as &[Option<String>],
             &columns.running,
             &columns.amounts[0],
             &columns.amounts[1],
@@ -243,7 +270,7 @@ impl PostgresStore {
             Columns,
             r#"SELECT claim, milliseconds(starts_at) AS "start_ms!", milliseconds(ends_at) AS "end_ms!",
                       milliseconds(launched_at) AS "launched_ms!", pool, provider_id, instance_type, zone, capacity_type,
-                      price, launched_by, removed_by, milliseconds(removed_at) AS removed_ms, is_running,
+                      price, launched_by, removed_by, milliseconds(removed_at) AS removed_ms, moved_by, moved_ppm, is_running,
                       ARRAY[useful, booting, draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained]
                         AS "parts!"
                FROM machine_costs
@@ -282,10 +309,12 @@ impl PostgresStore {
                SELECT substr(scope, length('cluster/') + 1) AS "cluster!", claim, milliseconds(starts_at) AS "start_ms!",
                       milliseconds(ends_at) AS "end_ms!", milliseconds(launched_at) AS "launched_ms!", pool, provider_id,
                       instance_type, zone, capacity_type, price, launched_by, removed_by,
-                      milliseconds(removed_at) AS removed_ms, is_running
+                      milliseconds(removed_at) AS removed_ms, moved_by, moved_ppm, is_running
                FROM around
                WHERE (scope, claim) IN (SELECT scope, claim FROM removed)
                   OR (scope, launched_by) IN (SELECT scope, removed_by FROM removed)
+                  OR (moved_by IS NOT NULL AND EXISTS (
+                        SELECT FROM removed WHERE removed.scope = around.scope AND removed.removed_by = ANY (around.moved_by)))
                ORDER BY scope COLLATE "C", starts_at, claim COLLATE "C""#,
             scopes.as_deref(),
             from_ms,
@@ -307,6 +336,8 @@ impl PostgresStore {
                 launched_by: row.launched_by,
                 removed_by: row.removed_by,
                 removed_ms: row.removed_ms,
+                moved_by: row.moved_by,
+                moved_ppm: row.moved_ppm,
                 is_running: row.is_running,
                 parts: Vec::new(),
             };
@@ -345,10 +376,11 @@ impl PostgresStore {
                    AND starts_at < $2::text::timestamptz + interval '24 hours' AND NOT is_day
                  RETURNING *)
                INSERT INTO machine_costs (scope, claim, starts_at, ends_at, launched_at, pool, provider_id, instance_type,
-                      zone, capacity_type, price, launched_by, removed_by, removed_at, is_running, is_day, useful,
-                      booting, draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained)
+                      zone, capacity_type, price, launched_by, removed_by, removed_at, moved_by, moved_ppm, is_running,
+                      is_day, useful, booting, draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained)
                SELECT $1, claim, min(starts_at), max(ends_at), launched_at, max(pool), max(provider_id),
                       max(instance_type), max(zone), max(capacity_type), price, max(launched_by), max(removed_by), max(removed_at),
+                      max(moved_by), max(moved_ppm),
                       (array_agg(is_running ORDER BY starts_at DESC))[1], true, sum(useful), sum(booting), sum(draining),
                       sum(hold), sum(daemonsets), sum(fragmentation), sum(blocked), sum(no_savings), sum(unexplained)
                FROM hours GROUP BY claim, launched_at, price"#,
@@ -370,7 +402,7 @@ pub(super) async fn running(connection: &mut PgConnection, scope: &Scope) -> Res
         r#"SELECT * FROM (
              SELECT DISTINCT ON (claim) claim, milliseconds(starts_at) AS "start_ms!", milliseconds(ends_at) AS "end_ms!",
                     milliseconds(launched_at) AS "launched_ms!", pool, provider_id, instance_type, zone, capacity_type,
-                    price, launched_by, removed_by, milliseconds(removed_at) AS removed_ms, is_running,
+                    price, launched_by, removed_by, milliseconds(removed_at) AS removed_ms, moved_by, moved_ppm, is_running,
                     ARRAY[useful, booting, draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained]
                       AS "parts!"
              FROM machine_costs

@@ -77,6 +77,7 @@ impl Tables {
             let concerns = |one: &&CostInterval| {
                 removed.contains(one.machine.claim.as_ref())
                     || one.machine.launched_by.is_some_and(|number| decisions.contains(&number))
+                    || one.machine.moved.iter().any(|share| decisions.contains(&share.decision))
             };
             let without_parts = |one: &CostInterval| CostInterval { parts: CostParts::default(), ..one.clone() };
             found.extend(around.into_iter().filter(concerns).map(|one| (cluster.to_owned(), without_parts(one))));

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use super::*;
 use crate::ConsolidationSettings;
 use crate::cluster::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
@@ -28,7 +26,7 @@ fn cluster() -> ClusterState {
 }
 
 fn drain(state: &mut ClusterState, claim: &str, now: Timestamp) {
-    let moves = state.moves_of(&text(claim), now);
+    let moves = state.moves_of(&text(claim), None, now);
     state.record_moves(moves, DAY, now);
 }
 
@@ -130,8 +128,12 @@ fn drains_are_kept_for_the_interval() {
 /// What the next owner of the cluster reads, which observes it first at 90 min.
 fn restored(decided: &[(&str, i64)], change: impl FnOnce(&mut ClusterSnapshot)) -> ClusterState {
     let owners = BTreeSet::from([(text("default"), text("ReplicaSet/web"))]);
-    let moves =
-        |(claim, minute): &(&str, i64)| DecidedMoves { claim: text(claim), owners: owners.clone(), since: at(*minute) };
+    let moves = |(claim, minute): &(&str, i64)| DecidedMoves {
+        claim: text(claim),
+        owners: owners.clone(),
+        moved_by: BTreeMap::new(),
+        since: at(*minute),
+    };
     let mut shown = moved().to_snapshot();
     change(&mut shown);
     let mut state = ClusterState::default();
@@ -153,8 +155,9 @@ fn the_next_owner_knows_the_pods_that_were_moved() {
 fn the_next_owner_reads_the_moves_of_the_interval_and_of_the_longest_drain() {
     let within =
         |move_interval| ConsolidationSettings { move_interval, ..ConsolidationSettings::default() }.moves_within();
-    assert_eq!(within(DAY), Millis::from_hours(25));
-    assert_eq!(within(Millis::ZERO), Millis::ZERO);
+    assert_eq!(within(Millis::from_hours(48)), Millis::from_hours(49));
+    // What is bought for moved pods is compared for a day.
+    assert_eq!(within(Millis::ZERO), Millis::from_hours(25));
 }
 
 #[test]
@@ -170,4 +173,67 @@ fn a_restored_drain_goes_on_if_the_node_is_tainted_and_has_not_begun_otherwise()
             .for_each(|node| node.taints.push(taint.clone()));
     });
     assert_eq!(drained.recent_moves().open, BTreeSet::from([text("m1")]));
+}
+
+fn decision(number: u64, minute: i64) -> SavingDecision {
+    SavingDecision { number, at: at(minute) }
+}
+
+/// `m0` is drained by decision 5 from 60 to 62 min, and decided at 59 min.
+fn saved() -> ClusterState {
+    let mut state = cluster();
+    let moves = state.moves_of(&text("m0"), Some(decision(5, 59)), at(60));
+    state.record_moves(moves, Millis::ZERO, at(60));
+    remove(&mut state, Key::Pod(key("w0")), at(61));
+    observe(&mut state, 61 * 60_000, [Object::Pod(replica("m1", "w2", "web", 61))]);
+    remove(&mut state, Key::Claim(text("m0")), at(62));
+    state
+}
+
+/// Number of the decision that has moved this pod, and which part.
+fn moved_by(state: &ClusterState, pod: &str, now: Timestamp) -> Option<(u64, u32)> {
+    state.part_moved(state.pod(&key(pod))?, now).map(|part| (part.saving.number, part.ppm))
+}
+
+#[test]
+fn the_decision_that_has_moved_a_pod_is_known_for_a_day() {
+    let state = saved();
+    assert_eq!(moved_by(&state, "w2", at(63)), Some((5, WHOLE)));
+    assert_eq!(moved_by(&state, "w1", at(63)), None, "it was there before");
+    // 59 min and a day.
+    assert_eq!(moved_by(&state, "w2", at(1_498)), Some((5, WHOLE)));
+    assert_eq!(moved_by(&state, "w2", at(1_499)), None);
+    // Drains are kept for a day, without an interval in which no pod moves again too.
+    let mut later = saved();
+    let moves = later.moves_of(&text("m1"), None, at(1_400));
+    later.record_moves(moves, Millis::ZERO, at(1_400));
+    assert_eq!(moved_by(&later, "w2", at(1_400)), Some((5, WHOLE)));
+}
+
+#[test]
+fn a_moved_pod_that_is_drained_for_another_reason_is_still_moved_by_the_decision() {
+    let mut state = saved();
+    // On m1 are w1 and w2 of web, of which decision 5 has moved one.
+    let moves = state.moved_again_by_drain_of(&text("m1"), at(100));
+    let owner = (text("default"), text("ReplicaSet/web"));
+    assert_eq!(moves.moved_by, BTreeMap::from([(owner, MovedPart { saving: decision(5, 59), ppm: WHOLE / 2 })]));
+    assert_eq!(moves.owners, BTreeSet::new());
+    state.record_moves(moves, Millis::ZERO, at(100));
+    let successors =
+        [replica("m1", "w8", "web", 101), replica("m1", "w9", "web", 101), replica("m1", "a9", "api", 101)];
+    observe(&mut state, 101 * 60_000, successors.map(Object::Pod));
+    assert_eq!(moved_by(&state, "w8", at(102)), Some((5, WHOLE / 2)));
+    assert_eq!(moved_by(&state, "w9", at(102)), Some((5, WHOLE / 2)));
+    assert_eq!(moved_by(&state, "a9", at(102)), None);
+    // Consolidation moved w2 alone.
+    assert_eq!(stay(&state, at(102)), [("w2", 1_501)]);
+}
+
+#[test]
+fn a_pod_that_consolidation_moves_again_is_moved_by_the_later_decision() {
+    let mut state = saved();
+    let moves = state.moves_of(&text("m1"), Some(decision(6, 100)), at(100));
+    state.record_moves(moves, Millis::ZERO, at(100));
+    observe(&mut state, 101 * 60_000, [Object::Pod(replica("m1", "w8", "web", 101))]);
+    assert_eq!(moved_by(&state, "w8", at(102)), Some((6, WHOLE)));
 }

@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use cost::CostInterval;
+
 use crate::cluster::replacement::ReplacementWait;
 use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
@@ -88,6 +90,8 @@ pub(super) struct Done {
     pub refused: Vec<(Timestamp, ClaimName)>,
     /// Replacements whose records were deleted, with the waits that changed.
     pub ended_replacements: Vec<(Timestamp, Vec<ClaimName>, Waits)>,
+    /// What was written of the costs of machines.
+    pub costs: Vec<CostInterval>,
     /// What was written of holds.
     pub holds: Vec<(HoldId, HoldStatus)>,
     /// EC2NodeClasses that were to be resolved, for tests that answer.
@@ -319,7 +323,10 @@ impl Fixture {
                 self.done.ended_replacements.push((now, claims, waits));
                 Vec::new()
             }
-            Effect::RecordCosts { cluster, .. } => vec![Event::CostsRecorded { cluster }],
+            Effect::RecordCosts { cluster, intervals } => {
+                self.done.costs.extend(intervals);
+                vec![Event::CostsRecorded { cluster }]
+            }
             Effect::WriteHold { hold, status, .. } => {
                 self.done.holds.push((hold, *status));
                 Vec::new()

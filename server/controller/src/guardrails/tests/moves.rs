@@ -4,12 +4,14 @@
 //! to move; its pod has a successor on m1. At 60 s m2 joins with a pod of `api` that may not be disrupted: all pods of m1
 //! would fit beside it.
 
+use cost::MovedShare;
+
 use super::fixture::{Fixture, snapshot};
-use crate::Event;
 use crate::cluster::testing::{bound_to, claim, node, pod, text};
 use crate::cluster::{ClusterSnapshot, DecidedMoves, DoNotDisrupt, Object, PodRecord};
 use crate::guardrails::DisabledGuards;
 use crate::node_report::ReportedNode;
+use crate::{Decision, Event};
 use model::removal::RemovalReason;
 use model::{Millis, Timestamp};
 
@@ -25,9 +27,10 @@ fn world(interval: Millis) -> Fixture {
     Fixture::consolidating(DisabledGuards::default(), |settings| settings.consolidation.move_interval = interval)
 }
 
-/// Until the pod of m0 has moved.
-fn moved(interval: Millis) -> Fixture {
+/// Until m0 is drained.
+fn draining(interval: Millis, stuck: Option<&'static str>) -> Fixture {
     let mut world = world(interval);
+    world.stuck = stuck;
     let pods = vec![
         replica("m0", "w0", 500, "web", -DAY),
         replica("m1", "w1", 300, "web", -DAY),
@@ -36,6 +39,12 @@ fn moved(interval: Millis) -> Fixture {
     world.connect("c", snapshot(2, pods));
     world.run_to(30_000);
     assert_eq!(drained(&world), ["m0"]);
+    world
+}
+
+/// Until the pod of m0 has moved.
+fn moved(interval: Millis) -> Fixture {
+    let mut world = draining(interval, None);
     world.end_pod("c", replica("m0", "w0", 500, "web", -DAY));
     world.observe("c", Object::Pod(replica("m1", "w3", 500, "web", 30_000)));
     world.run_to(60_000);
@@ -129,4 +138,30 @@ fn the_next_owner_of_the_cluster_leaves_moved_pods_as_well() {
 #[test]
 fn sabotage_without_the_moves_of_the_decisions_the_next_owner_moves_them_again() {
     assert_eq!(drained(&taken_over(|_| Vec::new())), ["m1"]);
+}
+
+/// The room on m1 is taken before the pod of m0 comes, so a machine is launched for it.
+#[test]
+fn a_machine_that_is_bought_for_a_moved_pod_counts_for_the_decision_that_has_moved_it() {
+    let mut world = draining(Millis::new(DAY), Some("m0"));
+    world.observe("c", Object::Pod(replica("m1", "a0", 1_200, "api", 30_000)));
+    world.end_pod("c", replica("m0", "w0", 500, "web", -DAY));
+    let successor = replica("m1", "w3", 500, "web", 30_000);
+    world.observe(
+        "c",
+        Object::Pod(PodRecord { workload: successor.workload, created: successor.created, ..pod("w3", 500) }),
+    );
+    world.run_to(2 * MINUTES);
+    world.finish_drains();
+    world.run_to(40 * MINUTES);
+    let [(_, launched)] = world.done.launches.as_slice() else { panic!("{:?}", world.done.launches) };
+    // The decision that gives the pods of m0 another place; its removal follows once that is there.
+    let replaces = |decision: &&Decision| decision.replacements.iter().any(|one| one.claim.as_ref() == "m0");
+    let decision = world.done.decisions.iter().find(replaces).expect("m0 is consolidated").id.0;
+    let machines = world.done.costs.iter().map(|interval| &interval.machine);
+    let shares: Vec<_> = machines.filter(|machine| machine.claim == launched.claim).map(|one| &one.moved).collect();
+    assert!(!shares.is_empty() && shares.iter().all(|moved| **moved == [MovedShare { decision, ppm: 1_000_000 }]));
+    // It is one of the machines by which the decision is compared.
+    let saving = cost::savings(&world.done.costs).into_iter().find(|saving| saving.number == decision);
+    assert_eq!(saving.map(|saving| (saving.removed, saving.launched, saving.bought_later)), Some((1, 0, 1)));
 }

@@ -153,6 +153,7 @@ fn observed(view: &ClusterView, now: Timestamp) -> impl Iterator<Item = Observed
             price: instance.price,
             launched_by: None,
             removed_by: None,
+            moved: Vec::new(),
         };
         Some(ObservedMachine { machine: costed, since, parts: machine.cost })
     })
