@@ -6,11 +6,12 @@
 //! ```
 //!
 //! `fleetwright simulate load --target … --page …` gives a server its clusters. `--pid` is the process whose CPU time is read,
-//! with and without viewers; a viewer sends the requests of the page. The fleet is frozen and thawed
+//! with and without viewers, by pairs whose order alternates; a viewer sends the requests of the page. The fleet is frozen and thawed
 //! again, and the time until the browser shows it is how far behind the page is.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,9 @@ const REPEATS: usize = 20;
 
 /// How long bytes are counted, and CPU time is compared.
 const COMPARED: Duration = Duration::from_secs(30);
+
+/// Pairs of times with and without viewers. What the server does for its clusters varies more than what viewers cost.
+const PAIRS: usize = 5;
 
 /// Longest time until the browser shows something.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -36,17 +40,20 @@ const POLLED: [(&str, Duration); 2] =
 struct Arguments {
     viewers: usize,
     pid: Option<u32>,
+    /// This process is the viewers of another one.
+    only_view: bool,
     server: String,
 }
 
 fn arguments() -> anyhow::Result<Arguments> {
-    let mut read = Arguments { viewers: 20, pid: None, server: String::new() };
+    let mut read = Arguments { viewers: 20, pid: None, only_view: false, server: String::new() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next().with_context(|| format!("{word} requires a number"));
         match word.as_str() {
             "--viewers" => read.viewers = number()?.parse()?,
             "--pid" => read.pid = Some(number()?.parse()?),
+            "--only-view" => read.only_view = true,
             _ => read.server = word,
         }
     }
@@ -122,10 +129,11 @@ fn poll(server: &str, path: &str, every: Duration) -> anyhow::Result<()> {
     let mut stream = BufReader::new(TcpStream::connect(server)?);
     let mut tag = String::new();
     loop {
+        let begun = Instant::now();
         let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nIf-None-Match: {tag}\r\n\r\n");
         stream.get_mut().write_all(request.as_bytes())?;
         tag = read_answer(&mut stream)?;
-        thread::sleep(every);
+        thread::sleep(every.saturating_sub(begun.elapsed()).max(every / 2));
     }
 }
 
@@ -180,7 +188,10 @@ const CLUSTER_FIELDS: &str = "$fields=clusters.name,clusters.stale,clusters.obse
      clusters.price_micro_usd_per_hour,clusters.blocked_reason,deleted,resume_token";
 
 fn main() -> anyhow::Result<()> {
-    let Arguments { viewers, pid, server } = arguments()?;
+    let Arguments { viewers, pid, only_view, server } = arguments()?;
+    if only_view {
+        view(viewers, &server);
+    }
     let url = format!("http://{server}");
     scrape(&server)?;
     let mut browser = Browser::start("measure_dashboard").context("no browser is installed")?;
@@ -200,21 +211,65 @@ fn main() -> anyhow::Result<()> {
     show("behind", times.into_iter().flatten().collect(), "s");
     let Some(pid) = pid else { return Ok(()) };
     drop(browser);
-    let alone = cpu_share(pid, COMPARED)?;
+    compare(pid, viewers, &server)
+}
+
+/// Views the dashboard until the process ends.
+fn view(viewers: usize, server: &str) -> ! {
     for _ in 0..viewers {
         for (path, every) in POLLED {
-            let server = server.clone();
+            let server = server.to_owned();
             thread::spawn(move || poll(&server, path, every).map_err(|error| eprintln!("{error:#}")));
         }
-        let server = server.clone();
+        let server = server.to_owned();
         thread::spawn(move || watch(&server).map_err(|error| eprintln!("{error:#}")));
     }
-    let viewed = cpu_share(pid, COMPARED)?;
+    loop {
+        thread::park();
+    }
+}
+
+/// A process of viewers, which ends with this value.
+struct Viewers(Child);
+
+impl Viewers {
+    fn start(viewers: usize, server: &str) -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--only-view", "--viewers", &viewers.to_string(), server]);
+        Ok(Self(command.spawn().context("cannot start viewers")?))
+    }
+}
+
+impl Drop for Viewers {
+    fn drop(&mut self) {
+        // Fails only if it has ended.
+        let _ended = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+/// What `viewers` cost the process, by pairs.
+fn compare(pid: u32, viewers: usize, server: &str) -> anyhow::Result<()> {
+    let mut differences = Vec::new();
+    for pair in 0..PAIRS {
+        let mut shares = [0.0; 2];
+        for is_viewed in if pair % 2 == 0 { [false, true] } else { [true, false] } {
+            let _viewers = is_viewed.then(|| Viewers::start(viewers, server)).transpose()?;
+            shares[usize::from(is_viewed)] = cpu_share(pid, COMPARED)? * 100.0;
+        }
+        let [alone, viewed] = shares;
+        let difference = viewed - alone;
+        println!(
+            "process {pid}: {alone:.1} % of a processor without viewers, {viewed:.1} % with {viewers}: {difference:+.1}"
+        );
+        differences.push(difference);
+    }
+    differences.sort_by(f64::total_cmp);
     println!(
-        "process {pid}: {:.1} % of a processor without viewers, {:.1} % with {viewers}: {:+.1} points",
-        alone * 100.0,
-        viewed * 100.0,
-        (viewed - alone) * 100.0
+        "median {:+.1} points, from {:+.1} to {:+.1}",
+        differences[PAIRS / 2],
+        differences[0],
+        differences[PAIRS - 1]
     );
     Ok(())
 }

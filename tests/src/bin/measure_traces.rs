@@ -5,6 +5,9 @@
 //! cargo run --release -p e2e --bin measure_traces -- --pairs 5 --clusters 200 --nodes 50 --pods 1000 --for 2m
 //! ```
 //!
+//! The server searches no better plans meanwhile: a search uses the processor time that it is allowed, and two runs with
+//! searches differ by more than tracing costs.
+//!
 //! All arguments but `--pairs` and `--program` are those of `simulate load`, which needs PostgreSQL. The program is
 //! `fleetwright-e2e` beside this one unless `--program` names another. The order within a pair alternates. Printed are the
 //! processors that the server used in each run, their ratio for each pair, the median and range of the ratios, and how many
@@ -43,6 +46,7 @@ fn arguments() -> anyhow::Result<Arguments> {
 fn processors(arguments: &Arguments, collector: Option<&str>) -> anyhow::Result<f64> {
     let mut command = Command::new(&arguments.program);
     command.args(["simulate", "load", "--steady", "--output", "json"]).args(&arguments.load);
+    command.env("FLEETWRIGHT_CONTROL_SEARCH_CPU", "0");
     command.env_remove("OTEL_EXPORTER_OTLP_ENDPOINT").env_remove("OTEL_TRACES_SAMPLER").stderr(Stdio::inherit());
     if let Some(collector) = collector {
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector);

@@ -104,9 +104,10 @@ fn table((load, figures, took): &Ran) -> String {
 }
 
 fn savings(state: &str, savings: &Savings) -> String {
-    let Savings { decisions, removed, predicted, realised } = *savings;
+    let Savings { decisions, removed, predicted, realised, bought_later } = *savings;
     format!(
-        "{decisions} decisions {state}: ${predicted} predicted for 24 h each, ${realised} saved, of ${removed} removed"
+        "{decisions} decisions {state}: ${predicted} predicted for 24 h each, ${realised} saved, of ${removed} removed; \
+         ${bought_later} bought later for moved pods"
     )
 }
 
@@ -116,6 +117,7 @@ fn savings_document(savings: &Savings) -> Value {
         "removedUsdPerDay": savings.removed.0 as f64 / 1e6,
         "predictedUsdPerDay": savings.predicted.0 as f64 / 1e6,
         "realisedUsdPerDay": savings.realised.0 as f64 / 1e6,
+        "boughtLaterUsdPerDay": savings.bought_later.0 as f64 / 1e6,
     })
 }
 

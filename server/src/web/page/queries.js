@@ -24,6 +24,7 @@ class Query {
   async #follow(session, path, everyMs, changed) {
     const { signal } = this.#stop;
     while (!signal.aborted) {
+      const begun = performance.now();
       try {
         const value = await session.poll(path, this.#tag, signal);
         [this.readAt, this.error] = [new Date(), null];
@@ -33,7 +34,10 @@ class Query {
       }
       if (signal.aborted) return;
       changed();
-      await new Promise((passed) => setTimeout(passed, everyMs));
+      // From one request to the next: the time of a slow answer does not add to the age of what is shown. A server that is
+      // slower than that still gets a rest.
+      const rest = Math.max(everyMs - (performance.now() - begun), everyMs / 2);
+      await new Promise((passed) => setTimeout(passed, rest));
       await seen();
     }
   }

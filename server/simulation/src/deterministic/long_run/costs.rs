@@ -94,6 +94,8 @@ pub struct Savings {
     pub removed: MicroUsd,
     pub predicted: MicroUsd,
     pub realised: MicroUsd,
+    /// What later decisions bought for pods that they moved; `realised` is less by it.
+    pub bought_later: MicroUsd,
 }
 
 impl StoredCosts {
@@ -131,6 +133,7 @@ impl StoredCosts {
             sum.removed.0 += saving.removed_cost;
             sum.predicted.0 += saving.predicted();
             sum.realised.0 += saving.realised();
+            sum.bought_later.0 += saving.bought_later_cost;
         }
         stored
     }
