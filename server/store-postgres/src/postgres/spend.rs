@@ -154,79 +154,13 @@ fn group_name(group: SpendGroup) -> &'static str {
 }
 
 impl PostgresStore {
-    /// Updates rows first and inserts the others: the scope lock excludes concurrent writers, and a row that conflicts would be
-    /// locked, which is a record in the write-ahead log.
     pub(super) async fn write_costs(&self, lease: &Lease, intervals: &[CostInterval]) -> Result<(), StoreError> {
         if intervals.is_empty() {
             return Ok(());
         }
         let columns = WrittenColumns::of(intervals);
         let mut transaction = self.begin_fenced(lease, WRITE).await?;
-        sqlx::query!(
-            r#"WITH new AS (
-                 SELECT claim, timestamptz 'epoch' + start_ms * interval '1 millisecond' AS starts_at,
-                        timestamptz 'epoch' + end_ms * interval '1 millisecond' AS ends_at,
-                        timestamptz 'epoch' + launched_ms * interval '1 millisecond' AS launched_at,
-                        pool, provider_id, instance_type, zone, capacity_type, price, launched_by, removed_by,
-                        timestamptz 'epoch' + removed_ms * interval '1 millisecond' AS removed_at,
-                        moved_by::bigint[] AS moved_by, moved_ppm::bigint[] AS moved_ppm, is_running, useful, booting,
-                        draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained
-                 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[],
-                             $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
-                             $15::text[], $16::text[], $17::boolean[], $18::bigint[], $19::bigint[], $20::bigint[],
-                             $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[])
-                      AS row (claim, start_ms, end_ms, launched_ms, pool, provider_id, instance_type, zone, capacity_type,
-                              price, launched_by, removed_by, removed_ms, moved_by, moved_ppm, is_running, useful, booting,
-                              draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained)),
-               changed AS (
-                 UPDATE machine_costs AS stored
-                 SET ends_at = new.ends_at, launched_by = new.launched_by, removed_by = new.removed_by,
-                     removed_at = new.removed_at, moved_by = new.moved_by, moved_ppm = new.moved_ppm,
-                     is_running = new.is_running, useful = new.useful, booting = new.booting, draining = new.draining,
-                     hold = new.hold, daemonsets = new.daemonsets, fragmentation = new.fragmentation,
-                     blocked = new.blocked, no_savings = new.no_savings, unexplained = new.unexplained
-                 FROM new
-                 WHERE stored.scope = $1 AND stored.starts_at = new.starts_at AND stored.claim = new.claim
-                   AND stored.ends_at <= new.ends_at)
-               INSERT INTO machine_costs (scope, claim, starts_at, ends_at, launched_at, pool, provider_id, instance_type,
-                      zone, capacity_type, price, launched_by, removed_by, removed_at, moved_by, moved_ppm, is_running,
-                      useful, booting, draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained)
-               SELECT $1, claim, starts_at, ends_at, launched_at, pool, provider_id, instance_type, zone, capacity_type,
-                      price, launched_by, removed_by, removed_at, moved_by, moved_ppm, is_running, useful, booting,
-                      draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained
-               FROM new
-               WHERE NOT EXISTS (SELECT FROM machine_costs AS stored WHERE stored.scope = $1
-                                 AND stored.starts_at = new.starts_at AND stored.claim = new.claim)"#,
-            lease.scope.key(),
-            &columns.claims,
-            &columns.starts,
-            &columns.ends,
-            &columns.launched,
-            &columns.pools,
-            &columns.provider_ids,
-            &columns.instance_types,
-            &columns.zones,
-            &columns.capacity_types,
-            &columns.prices,
-            &columns.launched_by as &[Option<i64>],
-            &columns.removed_by as &[Option<i64>],
-            &columns.removed_at as &[Option<i64>],
-            &columns.moved_by as &[Option<String>],
-            &columns.moved_ppm as &[Option<String>],
-            &columns.running,
-            &columns.amounts[0],
-            &columns.amounts[1],
-            &columns.amounts[2],
-            &columns.amounts[3],
-            &columns.amounts[4],
-            &columns.amounts[5],
-            &columns.amounts[6],
-            &columns.amounts[7],
-            &columns.amounts[8]
-        )
-        .execute(&mut *transaction)
-        .await
-        .map_err(database(WRITE))?;
+        write(&mut transaction, &lease.scope, &columns).await.map_err(database(WRITE))?;
         commit(transaction, WRITE).await
     }
 
@@ -392,6 +326,76 @@ impl PostgresStore {
         .map_err(database(PRUNE))?;
         commit(transaction, PRUNE).await
     }
+}
+
+/// Updates rows first and inserts the others: the scope lock excludes concurrent writers, and a row that conflicts would be
+/// locked, which is a record in the write-ahead log.
+async fn write(connection: &mut PgConnection, scope: &Scope, columns: &WrittenColumns) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        r#"WITH new AS (
+                 SELECT claim, timestamptz 'epoch' + start_ms * interval '1 millisecond' AS starts_at,
+                        timestamptz 'epoch' + end_ms * interval '1 millisecond' AS ends_at,
+                        timestamptz 'epoch' + launched_ms * interval '1 millisecond' AS launched_at,
+                        pool, provider_id, instance_type, zone, capacity_type, price, launched_by, removed_by,
+                        timestamptz 'epoch' + removed_ms * interval '1 millisecond' AS removed_at,
+                        moved_by::bigint[] AS moved_by, moved_ppm::bigint[] AS moved_ppm, is_running, useful, booting,
+                        draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained
+                 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[],
+                             $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
+                             $15::text[], $16::text[], $17::boolean[], $18::bigint[], $19::bigint[], $20::bigint[],
+                             $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[])
+                      AS row (claim, start_ms, end_ms, launched_ms, pool, provider_id, instance_type, zone, capacity_type,
+                              price, launched_by, removed_by, removed_ms, moved_by, moved_ppm, is_running, useful, booting,
+                              draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained)),
+               changed AS (
+                 UPDATE machine_costs AS stored
+                 SET ends_at = new.ends_at, launched_by = new.launched_by, removed_by = new.removed_by,
+                     removed_at = new.removed_at, moved_by = new.moved_by, moved_ppm = new.moved_ppm,
+                     is_running = new.is_running, useful = new.useful, booting = new.booting, draining = new.draining,
+                     hold = new.hold, daemonsets = new.daemonsets, fragmentation = new.fragmentation,
+                     blocked = new.blocked, no_savings = new.no_savings, unexplained = new.unexplained
+                 FROM new
+                 WHERE stored.scope = $1 AND stored.starts_at = new.starts_at AND stored.claim = new.claim
+                   AND stored.ends_at <= new.ends_at)
+               INSERT INTO machine_costs (scope, claim, starts_at, ends_at, launched_at, pool, provider_id, instance_type,
+                      zone, capacity_type, price, launched_by, removed_by, removed_at, moved_by, moved_ppm, is_running,
+                      useful, booting, draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained)
+               SELECT $1, claim, starts_at, ends_at, launched_at, pool, provider_id, instance_type, zone, capacity_type,
+                      price, launched_by, removed_by, removed_at, moved_by, moved_ppm, is_running, useful, booting,
+                      draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained
+               FROM new
+               WHERE NOT EXISTS (SELECT FROM machine_costs AS stored WHERE stored.scope = $1
+                                 AND stored.starts_at = new.starts_at AND stored.claim = new.claim)"#,
+        scope.key(),
+        &columns.claims,
+        &columns.starts,
+        &columns.ends,
+        &columns.launched,
+        &columns.pools,
+        &columns.provider_ids,
+        &columns.instance_types,
+        &columns.zones,
+        &columns.capacity_types,
+        &columns.prices,
+        &columns.launched_by as &[Option<i64>],
+        &columns.removed_by as &[Option<i64>],
+        &columns.removed_at as &[Option<i64>],
+        &columns.moved_by as &[Option<String>],
+        &columns.moved_ppm as &[Option<String>],
+        &columns.running,
+        &columns.amounts[0],
+        &columns.amounts[1],
+        &columns.amounts[2],
+        &columns.amounts[3],
+        &columns.amounts[4],
+        &columns.amounts[5],
+        &columns.amounts[6],
+        &columns.amounts[7],
+        &columns.amounts[8]
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// The last interval of each machine that ran when the costs of its cluster were last written. Every write has an interval of
