@@ -231,6 +231,19 @@ impl SimulatedCloud {
         instance
     }
 
+    /// Adds an instance that runs already, whatever the capacity and the rate limit, at the catalogue's price and without
+    /// an event; false when its id is known.
+    pub fn add_running(&mut self, instance: Instance) -> bool {
+        if self.instances.contains_key(&instance.id) {
+            return false;
+        }
+        let option = Override { instance_type: instance.instance_type.clone(), zone: instance.zone.clone() };
+        let instance = Instance { state: InstanceState::Running, ..instance };
+        self.ledger.record_launch(&instance, Text::default(), self.price(&option, instance.capacity_type));
+        self.instances.insert(instance.id.clone(), instance);
+        true
+    }
+
     /// Terminates an instance at `now`, after the shutdown delay. No effect on an instance that is
     /// shutting down.
     ///
@@ -262,7 +275,9 @@ impl SimulatedCloud {
 
     /// Instances of `cluster` that are not terminated and that the listing shows already.
     pub fn list<'c>(&'c self, cluster: &'c ClusterName, now: Timestamp) -> impl Iterator<Item = &'c Instance> {
-        self.list_all(now).filter(move |instance| instance.cluster == *cluster)
+        // The cheaper condition first: a cloud has the instances of many clusters.
+        let of_cluster = self.instances.values().filter(move |instance| instance.cluster == *cluster);
+        of_cluster.filter(move |instance| instance.state != InstanceState::Terminated && self.is_listed(instance, now))
     }
 
     /// Instances that are not terminated and that the listing shows already.

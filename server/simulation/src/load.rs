@@ -161,8 +161,12 @@ pub async fn run(
     report_progress: &mut impl FnMut(Progress<'_>) -> std::io::Result<()>,
 ) -> anyhow::Result<Report> {
     let mut test_bed = TestBed::prepare(plan).await?;
+    let mut clusters = Clusters::create(plan);
+    for instances in clusters.instances() {
+        test_bed.add_instances(instances).await?;
+    }
     let start = StartMark::record(&test_bed).await?;
-    let clusters = Clusters::start(plan, &test_bed.target());
+    clusters.start(plan, &test_bed.target());
     let startup = wait_until_owned(plan, &test_bed, &clusters, &start, SnapshotFilter::Any).await?;
     let mut report = Report { startup, ..Report::default() };
     report_progress(Progress::Connected(&report))?;

@@ -79,7 +79,8 @@ pub fn instance(instance: &Instance) -> v1::Instance {
     }
 }
 
-pub(crate) fn read_instance(instance: v1::Instance) -> Instance {
+/// Decodes an instance.
+pub fn read_instance(instance: v1::Instance) -> Instance {
     let state = match instance.state() {
         v1::InstanceState::Running => InstanceState::Running,
         v1::InstanceState::ShuttingDown => InstanceState::ShuttingDown,

@@ -54,12 +54,16 @@ pub(crate) struct LoadFlags {
     /// Address of a running server, as http://host:port; it is not restarted
     #[arg(long, value_name = "URL", requires = "page")]
     target: Option<String>,
-    /// Address of that server's metrics, as host:port
+    /// Address of that server's metrics, as host:port; given once for each replica behind --target
     #[arg(long, value_name = "ADDRESS", requires = "target")]
-    page: Option<SocketAddr>,
-    /// Process id of that server on this host, for its memory and CPU time
+    page: Vec<SocketAddr>,
+    /// Address of that server's simulated cloud, as http://host:port; without it, that cloud has no instances of the
+    /// nodes that clusters start with
+    #[arg(long, value_name = "URL", requires = "target")]
+    cloud_address: Option<String>,
+    /// Process id of that server on this host, for its memory and CPU time; given once for each replica
     #[arg(long, value_name = "PID", requires = "target")]
-    server_pid: Option<u32>,
+    server_pid: Vec<u32>,
     /// PostgreSQL of the servers; without it, and without --target, one is started from the local
     /// binaries
     #[arg(long, value_name = "URL", hide_env_values = true)]
@@ -90,8 +94,8 @@ pub(crate) struct LoadFlags {
 pub fn run(flags: LoadFlags) -> Result<Status, Failure> {
     telemetry::init_logging(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
-    let given =
-        flags.target.zip(flags.page).map(|(target, page)| ExternalServer { target, page, pid: flags.server_pid });
+    let (pages, cloud, pids) = (flags.page, flags.cloud_address, flags.server_pid);
+    let given = flags.target.map(|target| ExternalServer { target, pages, cloud, pids });
     let plan = Plan {
         clusters: flags.clusters,
         nodes: flags.nodes,

@@ -162,6 +162,21 @@ impl SimulatedCluster {
         Self { rng: SeededRng::new(seed).child("cluster"), settings, ..self.clone() }
     }
 
+    /// Replaces the provider ids of NodeClaims and their Nodes by those that `provider_id` has for the NodeClaims: copies of
+    /// one cluster have machines of their own. For a cluster at rest: what is scheduled keeps the former ids.
+    pub(crate) fn replace_provider_ids(&mut self, provider_id: impl Fn(&ClaimName) -> ProviderId) {
+        let mut replaced = BTreeMap::new();
+        for (name, claim) in &mut self.claims {
+            let id = provider_id(name);
+            replaced.insert(std::mem::replace(&mut claim.provider_id, id.clone()), id);
+        }
+        for node in self.nodes.values_mut() {
+            if let Some(id) = replaced.get(&node.provider_id) {
+                node.provider_id.clone_from(id);
+            }
+        }
+    }
+
     /// Adds a DaemonSet; every suitable node gets its pod.
     pub(crate) fn add_daemon(&mut self, workload: Workload) {
         let Workload { namespace, name, manifest, shape, labels, .. } = workload;

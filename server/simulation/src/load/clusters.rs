@@ -6,10 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::Cluster;
+
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
 use crate::kube::settled::{Machine, settled};
-use fleetwright_proto::v1;
+use fleetwright_proto::{simulation, v1};
 use model::labels::INSTANCE_TYPE;
 use model::resources::{CPU, MEMORY, PODS};
 use model::{ClaimName, ClusterName, Millis, PodKey, ProviderId, Resources};
@@ -24,6 +26,8 @@ use store::clock;
 /// The NodePool of the full nodes, and their instance type.
 const BASE_POOL: &str = "base";
 const BASE_TYPE: &str = "m5.4xlarge";
+const BASE_ZONE: &str = "us-east-1a";
+const BASE_CAPACITY_TYPE: &str = "on-demand";
 
 /// Age of the clusters: everything in them has settled.
 const AGE: Millis = Millis::from_hours(1);
@@ -32,27 +36,43 @@ pub(super) struct Clusters {
     all: Vec<Arc<SimulatedApi>>,
     /// Whether bursts are generated; the pods of the last one stay.
     bursting: watch::Sender<Option<bool>>,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl Clusters {
-    pub(super) fn start(plan: &Plan, target: &str) -> Self {
+    /// The clusters of `plan`, without their agents.
+    pub(super) fn create(plan: &Plan) -> Self {
         let (bursting, _) = watch::channel(None);
-        let mut tasks = JoinSet::new();
-        let mut all = Vec::new();
         let run = clock::now().as_millis();
         let first = full_cluster(plan);
-        for number in 0..plan.clusters {
+        let one = |number: usize| {
             let name = ClusterName::from(format!("load-{run:x}-{number}"));
-            let seed = plan.seed.wrapping_mul(10_000).wrapping_add(number as u64);
-            let api = Arc::new(SimulatedApi::new(&name, first.copy(seed), manifests()));
-            all.push(Arc::clone(&api));
+            let mut cluster = first.copy(seed_of(plan, number));
+            cluster.replace_provider_ids(|claim| provider_id(run, number * plan.nodes, claim));
+            Arc::new(SimulatedApi::new(&name, cluster, manifests()))
+        };
+        Self { all: (0..plan.clusters).map(one).collect(), bursting, tasks: JoinSet::new() }
+    }
+
+    /// The machines of the full nodes, by cluster.
+    pub(super) fn instances(&self) -> impl Iterator<Item = Vec<simulation::v1::Instance>> {
+        self.all.iter().map(|api| {
+            let of_claim = |((cluster, claim), provider): ((ClusterName, ClaimName), ProviderId)| {
+                instance(&cluster, &api.identity().uid, &claim, &provider)
+            };
+            api.launched_claims().into_iter().map(of_claim).collect()
+        })
+    }
+
+    /// Starts the agents, with the server at `target`.
+    pub(super) fn start(&mut self, plan: &Plan, target: &str) {
+        for (number, api) in self.all.iter().enumerate() {
             // Bursts of different clusters are spread evenly over the period.
             let offset = plan.period.mul_f64(number as f64 / plan.clusters.max(1) as f64);
             let pattern = ArrivalPattern { offset, period: plan.period, pods: plan.burst };
-            tasks.spawn(run_cluster(api, target.to_owned(), seed, pattern, bursting.subscribe()));
+            let (api, seed) = (Arc::clone(api), seed_of(plan, number));
+            self.tasks.spawn(run_cluster(api, target.to_owned(), seed, pattern, self.bursting.subscribe()));
         }
-        Self { all, bursting, _tasks: tasks }
     }
 
     /// Starts the bursts.
@@ -124,15 +144,49 @@ async fn bursts(api: &SimulatedApi, pattern: ArrivalPattern, mut bursting: watch
     }
 }
 
+fn seed_of(plan: &Plan, cluster: usize) -> u64 {
+    plan.seed.wrapping_mul(10_000).wrapping_add(cluster as u64)
+}
+
+/// Provider id of the machine of `claim`, whose cluster comes after `earlier` machines of others, in a run that started at
+/// `run`, in milliseconds: a cloud may have the machines of several runs.
+fn provider_id(run: i64, earlier: usize, claim: &ClaimName) -> ProviderId {
+    let node: usize = claim.trim_start_matches("base-").parse().unwrap_or_default();
+    ProviderId::from(format!("aws:///{BASE_ZONE}/i-{run:011x}{:06x}", earlier + node))
+}
+
+fn instance(
+    cluster: &ClusterName,
+    cluster_uid: &str,
+    claim: &ClaimName,
+    provider_id: &ProviderId,
+) -> simulation::v1::Instance {
+    let id = provider_id.rsplit('/').next().unwrap_or_default();
+    simulation::v1::Instance {
+        id: id.to_owned(),
+        provider_id: provider_id.to_string(),
+        instance_type: BASE_TYPE.to_owned(),
+        zone: BASE_ZONE.to_owned(),
+        capacity_type: BASE_CAPACITY_TYPE.to_owned(),
+        cluster: cluster.to_string(),
+        cluster_uid: cluster_uid.to_owned(),
+        claim: claim.to_string(),
+        pool: BASE_POOL.to_owned(),
+        launched_ms: (clock::now() - AGE).as_millis(),
+        ..simulation::v1::Instance::default()
+    }
+}
+
 /// A cluster with nodes full of running pods. A node has 15.5 of 16 processors allocatable.
 fn full_cluster(plan: &Plan) -> SimulatedCluster {
     let machine = |node: usize| Machine {
         claim: ClaimName::from(format!("base-{node}")),
         pool: BASE_POOL,
-        provider_id: ProviderId::from(format!("aws:///us-east-1a/i-{node:017x}")),
+        // Each copy of the cluster has its own.
+        provider_id: ProviderId::from(format!("aws:///{BASE_ZONE}/i-{node:017x}")),
         instance_type: BASE_TYPE,
-        zone: "us-east-1a",
-        capacity_type: "on-demand",
+        zone: BASE_ZONE,
+        capacity_type: BASE_CAPACITY_TYPE,
         allocatable: Resources::from_iter([(CPU, 15_500), (MEMORY, 60 << 30), (PODS, 110)]),
     };
     let machines: Vec<Machine<'_>> = (0..plan.nodes).map(machine).collect();
@@ -181,14 +235,15 @@ fn manifests() -> Vec<v1::ManifestRecord> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use controller::cluster::PodPhase;
 
     use super::*;
 
-    #[test]
-    fn a_cluster_begins_full_and_at_rest() {
-        let plan = Plan {
-            clusters: 1,
+    fn plan(clusters: usize) -> Plan {
+        Plan {
+            clusters,
             nodes: 3,
             pods: 60,
             burst: 10,
@@ -200,10 +255,32 @@ mod tests {
             disturbances: crate::load::Disturbances::None,
             seed: 1,
             log: String::new(),
-        };
-        let cluster = full_cluster(&plan).copy(7);
+        }
+    }
+
+    #[test]
+    fn a_cluster_begins_full_and_at_rest() {
+        let cluster = full_cluster(&plan(1)).copy(7);
         assert_eq!(cluster.nodes().filter(|node| node.ready && node.is_initialized()).count(), 3);
         // 3 nodes with 15.5 processors each; 60 pods of 45/60 = 0.75 take 45 of 46.5.
         assert_eq!(cluster.pods().filter(|pod| pod.phase == PodPhase::Running).count(), 60);
+    }
+
+    #[test]
+    fn each_cluster_has_machines_of_its_own() {
+        let clusters = Clusters::create(&plan(2));
+        let instances: Vec<simulation::v1::Instance> = clusters.instances().flatten().collect();
+        let ids: BTreeSet<&str> = instances.iter().map(|instance| instance.id.as_str()).collect();
+        // 2 clusters of 3 nodes.
+        assert_eq!((instances.len(), ids.len()), (6, 6));
+        let nodes: Vec<ProviderId> = (clusters.all.iter())
+            .flat_map(|api| {
+                api.with(|cluster| cluster.nodes().map(|node| node.provider_id.clone()).collect::<Vec<_>>())
+            })
+            .collect();
+        let provided: Vec<&str> = instances.iter().map(|instance| instance.provider_id.as_str()).collect();
+        assert_eq!(nodes.iter().map(|id| id.as_ref()).collect::<Vec<&str>>(), provided);
+        assert!(instances.iter().all(|one| one.provider_id == format!("aws:///us-east-1a/{}", one.id)));
+        assert!(instances[0].cluster_uid == format!("simulated-{}", instances[0].cluster), "{:?}", instances[0]);
     }
 }

@@ -47,8 +47,10 @@ pub enum Disturbances {
 pub struct ExternalServer {
     /// gRPC address, as `http://host:port`.
     pub target: String,
-    /// HTTP address of its metrics.
-    pub page: SocketAddr,
-    /// Process id, if it runs on this machine.
-    pub pid: Option<u32>,
+    /// HTTP addresses of the metrics of its replicas.
+    pub pages: Vec<SocketAddr>,
+    /// Address of its simulated cloud, as `http://host:port`, to which the instances of full nodes are added.
+    pub cloud: Option<String>,
+    /// Process ids of its replicas that run on this machine.
+    pub pids: Vec<u32>,
 }

@@ -21,6 +21,8 @@ const STARTED: Duration = Duration::from_secs(60);
 /// Everything except the clusters.
 pub(super) struct TestBed {
     source: ServerSource,
+    /// The cloud of an external server.
+    external_cloud: Option<Client>,
     pub(super) database: Option<Database>,
     /// Dropped last: the others may still write to it.
     postgres: Option<Postgres>,
@@ -79,7 +81,8 @@ impl TestBed {
             Some(url) => Some(Database::connect(&url, own.and_then(LocalPostgres::pid)).await?),
             None => None,
         };
-        Ok(Self { source, database, postgres })
+        let external_cloud = plan.external.as_ref().and_then(|server| server.cloud.as_deref());
+        Ok(Self { source, external_cloud: external_cloud.map(remote::client).transpose()?, database, postgres })
     }
 
     /// Address for agents.
@@ -93,7 +96,7 @@ impl TestBed {
     /// Addresses of the servers' metrics.
     pub(super) fn pages(&self) -> Vec<SocketAddr> {
         match &self.source {
-            ServerSource::External(server) => vec![server.page],
+            ServerSource::External(server) => server.pages.clone(),
             ServerSource::Own(own) => own.servers.iter().map(|server| server.http).collect(),
         }
     }
@@ -120,7 +123,7 @@ impl TestBed {
     /// Process ids of the servers.
     pub(super) fn servers(&self) -> Vec<u32> {
         match &self.source {
-            ServerSource::External(server) => server.pid.into_iter().collect(),
+            ServerSource::External(server) => server.pids.clone(),
             ServerSource::Own(own) => own.servers.iter().filter_map(ServerProcess::pid).collect(),
         }
     }
@@ -171,6 +174,17 @@ impl TestBed {
         if let ServerSource::Own(own) = &self.source {
             own.balancer.cut();
         }
+    }
+
+    /// Adds the instances of nodes to the cloud, if it is known.
+    pub(super) async fn add_instances(&mut self, instances: Vec<v1::Instance>) -> anyhow::Result<()> {
+        let client = match &mut self.source {
+            ServerSource::Own(own) => Some(&mut own.client),
+            ServerSource::External(_) => self.external_cloud.as_mut(),
+        };
+        let Some(client) = client else { return Ok(()) };
+        let added = client.add_instances(v1::AddInstancesRequest { instances }).await;
+        added.map(drop).context("cannot add the instances of the full nodes to the simulated cloud")
     }
 
     /// NodeClaims with more than one launched instance, from the cloud's ledger.

@@ -1,10 +1,11 @@
 //! gRPC service of the simulated cloud: delays, executes and records each call.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cloud::provider::{CloudError, Instance, Owner};
+use cloud::provider::{CloudError, Owner};
 use cloud::simulated::{ClockedCloud, SeededRng, TokenBucket};
 use fleetwright_proto::simulation::v1;
 use fleetwright_rpc::simulation::v1::simulated_cloud_service_server::SimulatedCloudService;
@@ -137,8 +138,10 @@ impl Shared {
     fn list(&self, cluster: &ClusterName) -> Result<Vec<v1::Instance>, CloudError> {
         let (mut cloud, now) = (self.cloud.cloud(), clock::now());
         cloud.check_listing(now)?;
-        let of_cluster = |instance: &&Instance| cluster.is_empty() || instance.cluster == *cluster;
-        Ok(cloud.list_all(now).filter(of_cluster).map(wire::instance).collect())
+        Ok(match cluster.is_empty() {
+            true => cloud.list_all(now).map(wire::instance).collect(),
+            false => cloud.list(cluster, now).map(wire::instance).collect(),
+        })
     }
 
     fn ledger_response(&self) -> v1::ReadLedgerResponse {
@@ -162,6 +165,21 @@ impl Shared {
             calls: log.calls(),
             now_ms: clock::now().as_millis(),
         }
+    }
+
+    /// Adds all of `instances`, or none and returns an id that is known or occurs twice.
+    fn add_instances(&self, instances: Vec<v1::Instance>) -> Result<(), String> {
+        let mut cloud = self.cloud.cloud();
+        let mut ids = BTreeSet::new();
+        for instance in &instances {
+            if cloud.describe(&instance.id).is_ok() || !ids.insert(&instance.id) {
+                return Err(instance.id.clone());
+            }
+        }
+        for instance in instances {
+            cloud.add_running(wire::read_instance(instance));
+        }
+        Ok(())
     }
 
     fn apply_faults(&self, wanted: &v1::SetFaultProfileRequest) {
@@ -254,6 +272,15 @@ impl SimulatedCloudService for Service {
         let kind = wire::read_interruption(asked.kind());
         let announced = self.shared.cloud.cloud().interrupt(&asked.id, kind, clock::now());
         Ok(Response::new(v1::InterruptResponse { announced }))
+    }
+
+    async fn add_instances(
+        &self,
+        request: Request<v1::AddInstancesRequest>,
+    ) -> Result<Response<v1::AddInstancesResponse>, Status> {
+        let added = self.shared.add_instances(request.into_inner().instances);
+        let known = |id| Status::already_exists(format!("instance {id} is known to the simulated cloud already"));
+        added.map(|()| Response::new(v1::AddInstancesResponse {})).map_err(known)
     }
 
     async fn read_ledger(&self, _: Request<v1::ReadLedgerRequest>) -> Result<Response<v1::ReadLedgerResponse>, Status> {

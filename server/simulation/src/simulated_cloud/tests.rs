@@ -67,6 +67,39 @@ async fn an_instance_is_terminated_only_for_its_own_cluster() {
 }
 
 #[tokio::test]
+async fn instances_are_added_whole_or_not_at_all_and_are_listed_and_terminated_as_others() {
+    let (address, _end) = cloud(Latency::default()).await;
+    let mut judge = client(&address).unwrap();
+    let instance = |id: &str| v1::Instance {
+        id: id.to_owned(),
+        provider_id: format!("aws:///us-east-1a/{id}"),
+        instance_type: "m5.large".to_owned(),
+        zone: "us-east-1a".to_owned(),
+        capacity_type: "on-demand".to_owned(),
+        cluster: "blue".to_owned(),
+        cluster_uid: "uid-1".to_owned(),
+        claim: format!("base-{id}"),
+        pool: "base".to_owned(),
+        ..v1::Instance::default()
+    };
+    let add = |ids: &[&str]| v1::AddInstancesRequest { instances: ids.iter().map(|id| instance(id)).collect() };
+    judge.add_instances(add(&["i-1", "i-2"])).await.unwrap();
+    // i-3 is new, but it comes with one that is known; then with itself.
+    for refused in [["i-3", "i-1"], ["i-3", "i-3"]] {
+        let status = judge.add_instances(add(&refused)).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::AlreadyExists, "{status}");
+    }
+    let (remote, blue) = (RemoteCloud::new(&address).unwrap(), ClusterName::from("blue"));
+    let listed = remote.list(&blue).await.unwrap();
+    let states: Vec<_> = listed.iter().map(|one| (one.id.as_ref(), one.state)).collect();
+    assert_eq!(states, [("i-1", InstanceState::Running), ("i-2", InstanceState::Running)]);
+    remote.terminate("i-1", Owner { cluster: &blue, uid: "uid-1" }).await.unwrap();
+    let ledger = judge.read_ledger(v1::ReadLedgerRequest {}).await.unwrap().into_inner();
+    // m5.large in us-east-1: $0.096 an hour.
+    assert_eq!(ledger.entries.iter().map(|entry| entry.price_micro_usd).collect::<Vec<_>>(), [96_000, 96_000]);
+}
+
+#[tokio::test]
 async fn a_call_is_executed_although_its_caller_disconnects() {
     let (address, _end) = cloud(Latency { arrival_ms: (1_000, 1_000), answer_ms: (600_000, 600_000) }).await;
     let caller = RemoteCloud::new(&address).unwrap();
