@@ -35,7 +35,7 @@ const VIEWS: [(&str, &str); 2] = [("/", "as of"), ("/clusters", "as of")];
 
 /// What the first view reads again and again, and how often.
 const POLLED: [(&str, Duration); 2] =
-    [("/v1/problems?pageSize=200", Duration::from_millis(700)), ("/v1/serverInfo", Duration::from_secs(5))];
+    [("/v1/problems?pageSize=200", Duration::from_millis(500)), ("/v1/serverInfo", Duration::from_secs(5))];
 
 struct Arguments {
     viewers: usize,

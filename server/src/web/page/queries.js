@@ -59,7 +59,7 @@ export class Queries {
   }
 
   // What a path has, as it was read last. Each drawing uses the paths that it shows.
-  use(path, everyMs = 700) {
+  use(path, everyMs = 500) {
     this.#used.add(path);
     if (!this.#running.has(path)) this.#running.set(path, new Query(this.#session, path, everyMs, this.#changed));
     return this.#running.get(path);
