@@ -70,8 +70,8 @@ impl ClusterState {
     /// Ends assignments that are not feasible any more, because kube-scheduler bound the pod `key` to
     /// their node, although it was assigned elsewhere (`former`), is the successor of an evicted pod, or neither.
     /// An assigned pod that differs from it in its name only takes its place over; it is pending, or runs on a
-    /// machine that it leaves. If no place was kept for the bound pod, no capacity is reserved for the displaced
-    /// pods any more: their assignments expire, so that they are planned again.
+    /// machine that it leaves. Without one, or if no place was kept for the bound pod, no capacity is reserved for the
+    /// displaced pods any more: their assignments expire, so that they are planned again.
     pub(super) fn reassign_displaced_pods(&mut self, key: &PodKey, former: Option<Assignment>, now: Timestamp) {
         let Some(bound) = self.pod(key) else { return };
         let Some(record) = bound.node.as_ref().and_then(|node| self.node(node)) else { return };
@@ -86,14 +86,18 @@ impl ClusterState {
         let waits = |pod: &PodRecord| pod.node.as_ref().is_none_or(|node| self.is_node_leaving(node));
         let equal = |pod: &&PodKey| self.pod(pod).is_some_and(|pod| waits(pod) && demand.is_of(pod));
         let displaced = assigned().find(equal).cloned();
-        if let Some(Assignment { target, until }) = former {
-            displaced.into_iter().for_each(|pod| self.assignments_mut().assign(pod, target.clone(), until));
-        } else if let Some((pod, target)) = displaced.zip(self.place_of_successor(bound)) {
-            let until = now + NOMINATION_WINDOW;
-            self.assignments_mut().take_over_reservation(pod, target, &demand, until);
-        } else {
-            let displaced = self.displaced_pods(record, assigned());
-            displaced.iter().for_each(|pod| self.assignments_mut().extend_until(pod, now));
+        let successor = former.is_none().then(|| self.place_of_successor(bound)).flatten();
+        match (displaced, former, successor) {
+            (Some(pod), Some(Assignment { target, until }), _) => self.assignments_mut().assign(pod, target, until),
+            (Some(pod), None, Some(target)) => {
+                let until = now + NOMINATION_WINDOW;
+                self.assignments_mut().take_over_reservation(pod, target, &demand, until);
+            }
+            // A place that the bound pod had elsewhere is free; it may be too small for them.
+            _ => {
+                let displaced = self.displaced_pods(record, assigned());
+                displaced.iter().for_each(|pod| self.assignments_mut().extend_until(pod, now));
+            }
         }
     }
 

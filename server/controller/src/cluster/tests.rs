@@ -154,11 +154,15 @@ fn a_pod_displaced_by_one_that_succeeds_no_evicted_one_does_not_take_a_kept_plac
 }
 
 #[test]
-fn a_pod_displaced_by_one_of_another_shape_waits_for_kube_scheduler() {
+fn a_pod_displaced_by_one_of_another_shape_is_planned_again_at_once_also_onto_the_place_of_the_other() {
     let mut state = two_assigned_pods(1_000);
     observe(&mut state, 1, [Object::Pod(bound_to("m0", pod("b", 1_000)))]);
-    assert!(!state.expire_assignments(Timestamp::from_millis(19)));
-    assert_eq!(state.assignments().get(&key("a")).map(|kept| &kept.target), Some(&Target::Claim(text("m0"))));
+    assert!(state.expire_assignments(Timestamp::from_millis(1)));
+    assert_eq!(names(&state).0, [text("a")]);
+    // m1, where the other one was to be, is empty.
+    let input = state.planning_input(&Policy::default(), Timestamp::from_millis(1));
+    let on_nodes: Vec<(&Text, usize)> = input.nodes.iter().map(|node| (node.name.as_text(), node.pods.len())).collect();
+    assert_eq!(on_nodes, [(&text("n-m0"), 1), (&text("n-m1"), 0)]);
 }
 
 #[test]
