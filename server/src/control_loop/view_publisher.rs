@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::ClusterView;
+use fleetwright_proto::v1;
 use model::{ClusterName, Timestamp};
 use tokio::sync::mpsc;
 
@@ -12,7 +13,7 @@ use super::state_log;
 use crate::fleet::change_log::{Change, ChangeLog};
 use crate::fleet::directory::Directory;
 use crate::fleet::encode::{self, Owner};
-use crate::fleet::rows;
+use crate::fleet::rows::{self, RowChanges};
 use crate::views::{FleetView, PublishedCluster, Publisher, ResourceChanges};
 
 /// Minimum interval between two views of the fleet.
@@ -44,13 +45,22 @@ pub(crate) struct ViewPublisher {
 pub(crate) async fn publish_views(mut updates: mpsc::UnboundedReceiver<ViewUpdate>, publisher: ViewPublisher) {
     let mut fleet = FleetView::default();
     while let Some(update) = updates.recv().await {
-        publisher.apply(&mut fleet, update);
+        let mut batch = vec![update];
         while let Ok(update) = updates.try_recv() {
-            publisher.apply(&mut fleet, update);
+            batch.push(update);
         }
-        publisher.views.send_replace(Arc::new(fleet.clone()));
+        publisher.publish(&mut fleet, batch);
         tokio::time::sleep(MIN_INTERVAL).await;
     }
+}
+
+/// What an update changed.
+struct ClusterChange {
+    cluster: ClusterName,
+    before: Option<Arc<PublishedCluster>>,
+    /// `None` if this process does not own the cluster any more.
+    after: Option<Arc<PublishedCluster>>,
+    rows: RowChanges,
 }
 
 impl ViewPublisher {
@@ -59,27 +69,34 @@ impl ViewPublisher {
         Self { views, directory: Arc::clone(directory), changes: Arc::clone(changes) }
     }
 
-    pub(crate) fn apply(&self, fleet: &mut FleetView, ViewUpdate { cluster, view, at }: ViewUpdate) {
-        fleet.taken_at = fleet.taken_at.max(at);
-        let Some(view) = view else {
-            fleet.clusters.remove(&cluster);
-            self.directory.release_own(&cluster);
-            return;
-        };
-        let (view, owner) = *view;
-        let before = fleet.clusters.get(&cluster).cloned();
-        // Before the log lines: a reader of the log finds what they say in the API.
-        self.directory.set_own(&cluster, encode::cluster(&view, &owner, at));
-        for change in state_log::changes(before.as_ref().map(|before| &before.view), &view) {
+    /// Publishes `fleet` with these updates. Log lines come last: a reader of the log finds what they say in the API and in
+    /// the metrics.
+    pub(crate) fn publish(&self, fleet: &mut FleetView, updates: Vec<ViewUpdate>) {
+        let (mut summaries, mut changes) = (Vec::new(), Vec::new());
+        for update in updates {
+            let (summary, change) = apply(fleet, update);
+            summaries.push((change.cluster.clone(), summary));
+            changes.push(change);
+        }
+        let published = Arc::new(fleet.clone());
+        self.directory.publish_own(summaries, || {
+            self.views.send_replace(published);
+        });
+        for change in changes {
+            self.publish_change(change);
+        }
+    }
+
+    fn publish_change(&self, ClusterChange { cluster, before, after, rows }: ClusterChange) {
+        let Some(after) = after else { return };
+        let before = before.as_ref().map(|before| &before.view);
+        push(&self.changes.pools, &cluster, before.is_none(), rows.pools);
+        push(&self.changes.nodes, &cluster, before.is_none(), rows.nodes);
+        push(&self.changes.pods, &cluster, before.is_none(), rows.pods);
+        self.push_decisions(before, &after.view);
+        for change in state_log::changes(before, &after.view) {
             change.log(&cluster);
         }
-        let (rows, changes) = rows::refresh(before.as_ref().map(|before| (&before.view, &before.rows)), &view);
-        let reset = before.is_none();
-        push(&self.changes.pools, &cluster, reset, changes.pools);
-        push(&self.changes.nodes, &cluster, reset, changes.nodes);
-        push(&self.changes.pods, &cluster, reset, changes.pods);
-        self.push_decisions(before.as_ref().map(|before| &before.view), &view);
-        fleet.clusters.insert(cluster, Arc::new(PublishedCluster { view, rows }));
     }
 
     /// Decisions that the view before did not have, oldest first.
@@ -89,6 +106,22 @@ impl ViewPublisher {
         let rows = new.into_iter().rev().map(|decision| Arc::new(encode::decision(decision)));
         self.changes.decisions.push(&view.cluster, rows.map(|row| Change::Set { row, before: None }));
     }
+}
+
+/// Applies an update to `fleet`; returns the cluster's summary, if this process owns it, and what changed.
+fn apply(fleet: &mut FleetView, ViewUpdate { cluster, view, at }: ViewUpdate) -> (Option<v1::Cluster>, ClusterChange) {
+    fleet.taken_at = fleet.taken_at.max(at);
+    let Some(view) = view else {
+        let before = fleet.clusters.remove(&cluster);
+        return (None, ClusterChange { cluster, before, after: None, rows: RowChanges::default() });
+    };
+    let (view, owner) = *view;
+    let before = fleet.clusters.get(&cluster).cloned();
+    let summary = encode::cluster(&view, &owner, at);
+    let (rows, changed) = rows::refresh(before.as_ref().map(|before| (&before.view, &before.rows)), &view);
+    let after = Arc::new(PublishedCluster { view, rows });
+    fleet.clusters.insert(cluster.clone(), Arc::clone(&after));
+    (Some(summary), ClusterChange { cluster, before, after: Some(after), rows: changed })
 }
 
 /// Adds the changes to the log; `reset` voids what other replicas said about the cluster.

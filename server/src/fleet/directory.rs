@@ -58,14 +58,18 @@ impl Directory {
         &self.changes
     }
 
-    /// This process decides for a cluster, whose summary is `row`.
-    pub(crate) fn set_own(&self, cluster: &ClusterName, row: v1::Cluster) {
-        self.set(&mut self.lock(), cluster, row, Source::Own);
-    }
-
-    /// This process decides for the cluster no more.
-    pub(crate) fn release_own(&self, cluster: &ClusterName) {
-        self.set_stale(&mut self.lock(), |name, entry| name == cluster && entry.source == Source::Own);
+    /// Sets the summaries of clusters that this process decides for, `None` once it does not any more, and publishes their
+    /// views by `publish_views`. Other threads see both change at the same time: a client that has seen a change in a
+    /// summary also finds it in the metrics, which are read from views, and the other way round.
+    pub(crate) fn publish_own(&self, summaries: Vec<(ClusterName, Option<v1::Cluster>)>, publish_views: impl FnOnce()) {
+        let mut state = self.lock();
+        publish_views();
+        for (cluster, summary) in summaries {
+            match summary {
+                Some(row) => self.set(&mut state, &cluster, row, Source::Own),
+                None => self.set_stale(&mut state, |name, entry| *name == cluster && entry.source == Source::Own),
+            }
+        }
     }
 
     /// A replica told of clusters, or that it is there, at `now`.

@@ -57,8 +57,7 @@ impl Replica {
 
     fn apply(&mut self, cluster: &str, view: Option<Box<(ClusterView, Owner)>>) {
         let update = ViewUpdate::new(cluster.into(), view, Timestamp::from_millis(1_000));
-        self.publisher.apply(&mut self.fleet, update);
-        self.publisher.views.send_replace(Arc::new(self.fleet.clone()));
+        self.publisher.publish(&mut self.fleet, vec![update]);
     }
 
     async fn nodes(&self, request: v1::ListNodesRequest) -> Result<v1::ListNodesResponse, Status> {
@@ -291,4 +290,31 @@ async fn a_cluster_that_another_replica_has_just_got_exists() {
     assert!(replica.api.get_cluster(b()).await.unwrap().into_inner().stale);
     let of_b = v1::ListNodesRequest { parent: "clusters/b".to_owned(), ..Default::default() };
     assert_eq!(replica.nodes(of_b).await.unwrap().unreachable, ["clusters/b"]);
+}
+
+#[test]
+fn summaries_and_views_change_at_the_same_time_for_all_readers() {
+    let mut replica = Replica::new();
+    let (directory, views) = (Arc::clone(&replica.publisher.directory), replica.publisher.views.subscribe());
+    let begin = Timestamp::default();
+    let in_summary = move || directory.get(&"a".into(), begin).map_or(0, |cluster| u64::from(cluster.pod_count));
+    let in_view = move || views.borrow().view("a").map_or(0, |view| view.pods as u64);
+    let last = 3_000;
+    let reader = std::thread::spawn(move || {
+        loop {
+            let (summary, view) = (in_summary(), in_view());
+            assert!(view >= summary, "summary {summary}, the view read after it {view}");
+            let (view, summary) = (in_view(), in_summary());
+            assert!(summary >= view, "view {view}, the summary read after it {summary}");
+            if view == last {
+                break;
+            }
+        }
+    });
+    for pods in 1..=last {
+        let owner = Owner { replica: "me".to_owned(), epoch: 1, uid: "uid".into(), agent_version: "1".into() };
+        let view = ClusterView { pods: pods as usize, ..view("a", &[], &[]) };
+        replica.apply("a", Some(Box::new((view, owner))));
+    }
+    reader.join().unwrap();
 }

@@ -43,6 +43,10 @@ fn stored(cluster: &str, epoch: u64, replica: &str, pods: u32, at_ms: i64) -> Cl
     ClusterSummaryRow { cluster: cluster.into(), epoch, replica: replica.into(), observed_ms: at_ms, summary }
 }
 
+fn set_own(directory: &Directory, cluster: &str, row: v1::Cluster) {
+    directory.publish_own(vec![(cluster.into(), Some(row))], || {});
+}
+
 fn both() -> Vec<String> {
     vec!["a".to_owned(), "b".to_owned()]
 }
@@ -52,7 +56,7 @@ fn clusters_of_every_source_are_listed_with_their_age() {
     let directory = Directory::default();
     let other: Arc<str> = "two/1".into();
     directory.set_stored(&["a".into(), "b".into(), "c".into(), "d".into()], vec![stored("c", 3, "three", 7, 1_000)]);
-    directory.set_own(&"a".into(), row("a", 5, OWN, 1, 2_000));
+    set_own(&directory, "a", row("a", 5, OWN, 1, 2_000));
     directory.set_of_replica(&other, vec![row("b", 6, "two", 2, 2_500)], at(4_000));
     let expected = [
         // It changed at 2,000 last, and this process knows that it is so now.
@@ -78,7 +82,7 @@ fn the_clusters_of_a_killed_replica_are_stale_until_another_one_decides_for_them
     // The row of the store is older than what the replica said.
     directory.set_stored(&both()[..1], vec![stored("a", 5, "two", 0, 1_000)]);
     assert_eq!(seen(&directory, 9_000), [entry("a", 5, "two", 1, 7_000, true)]);
-    directory.set_own(&"a".into(), row("a", 6, OWN, 3, 9_500));
+    set_own(&directory, "a", row("a", 6, OWN, 3, 9_500));
     assert_eq!(seen(&directory, 9_500), [entry("a", 6, OWN, 3, 0, false)]);
 }
 
@@ -86,15 +90,15 @@ fn the_clusters_of_a_killed_replica_are_stale_until_another_one_decides_for_them
 fn a_replica_that_lost_the_lease_does_not_overwrite_its_successor() {
     let directory = Directory::default();
     let paused: Arc<str> = "two/1".into();
-    directory.set_own(&"a".into(), row("a", 6, OWN, 3, 1_000));
+    set_own(&directory, "a", row("a", 6, OWN, 3, 1_000));
     directory.set_of_replica(&paused, vec![row("a", 5, "two", 1, 2_000)], at(2_000));
     assert_eq!(seen(&directory, 2_000), [entry("a", 6, OWN, 3, 0, false)]);
     // This process is the one that was paused.
     directory.set_of_replica(&paused, vec![row("a", 7, "two", 5, 2_500)], at(2_500));
-    directory.set_own(&"a".into(), row("a", 6, OWN, 3, 2_600));
+    set_own(&directory, "a", row("a", 6, OWN, 3, 2_600));
     assert_eq!(seen(&directory, 2_600), [entry("a", 7, "two", 5, 100, false)]);
     assert_eq!(directory.own(), [].into());
-    directory.set_own(&"a".into(), row("a", 8, OWN, 3, 2_700));
+    set_own(&directory, "a", row("a", 8, OWN, 3, 2_700));
     // Nor is it released by it.
     directory.release_of_replica(&paused, &["a".into()].into());
     directory.lose_replica(&paused);
@@ -111,7 +115,7 @@ fn a_cluster_that_was_forgotten_is_listed_no_more_and_the_watch_says_so() {
     let changes = directory.changes().between(begin..directory.changes().end(), None).unwrap();
     assert!(matches!(&changes[..], [(name, Change::Deleted(_))] if &***name == "a"));
     // This process decides for it: the store's list is older than that.
-    directory.set_own(&"c".into(), row("c", 1, OWN, 0, 1_000));
+    set_own(&directory, "c", row("c", 1, OWN, 0, 1_000));
     directory.set_stored(&both()[1..], Vec::new());
     assert!(directory.get(&"c".into(), at(0)).is_some());
 }
@@ -119,12 +123,12 @@ fn a_cluster_that_was_forgotten_is_listed_no_more_and_the_watch_says_so() {
 #[test]
 fn only_what_changed_is_said_and_written() {
     let directory = Directory::default();
-    directory.set_own(&"a".into(), row("a", 1, OWN, 1, 1_000));
+    set_own(&directory, "a", row("a", 1, OWN, 1, 1_000));
     assert_eq!(directory.take_unwritten(), [stored("a", 1, OWN, 1, 1_000)]);
     let begin = directory.changes().end();
-    directory.set_own(&"a".into(), row("a", 1, OWN, 1, 2_000));
+    set_own(&directory, "a", row("a", 1, OWN, 1, 2_000));
     assert_eq!((directory.take_unwritten(), directory.changes().end()), (vec![], begin));
-    directory.set_own(&"a".into(), row("a", 1, OWN, 2, 3_000));
+    set_own(&directory, "a", row("a", 1, OWN, 2, 3_000));
     let rows = directory.take_unwritten();
     assert_eq!(rows, [stored("a", 1, OWN, 2, 3_000)]);
     directory.mark_unwritten(&rows);
@@ -134,7 +138,7 @@ fn only_what_changed_is_said_and_written() {
 #[test]
 fn a_cluster_of_the_store_is_added_once_and_changes_no_other() {
     let directory = Directory::default();
-    directory.set_own(&"a".into(), row("a", 5, OWN, 1, 2_000));
+    set_own(&directory, "a", row("a", 5, OWN, 1, 2_000));
     directory.set_stored(&both()[1..], vec![stored("b", 3, "three", 7, 1_000)]);
     assert_eq!(
         ["a", "b", "c"].map(|name| directory.add_stored(&name.into())),
