@@ -19,6 +19,10 @@ const STAGE_INTERVAL: Millis = Millis::from_secs(1);
 /// estimate after a crash.
 const WRITE_INTERVAL: Millis = Millis::from_mins(30);
 
+/// What a machine has cost is written so soon after its end, with others that end meanwhile. Until then the next owner would charge it
+/// until the takeover.
+const END_WRITE_DELAY: Millis = Millis::from_secs(30);
+
 /// What a machine was launched for is kept for this time until the machine is there.
 const LAUNCH_WITHIN: Millis = Millis::from_hours(1);
 
@@ -37,6 +41,8 @@ pub(crate) struct CostRecords {
     /// When a machine was decided whose pods an earlier decision has moved in part, and the shares.
     moved: BTreeMap<ClaimName, (Timestamp, Vec<MovedShare>)>,
     write_at: Timestamp,
+    /// When the intervals of machines that are gone are written, if there is any.
+    write_ends_at: Option<Timestamp>,
     /// The last write is not confirmed.
     is_writing: bool,
 }
@@ -97,7 +103,7 @@ impl CostRecords {
     }
 
     fn next_write(&self) -> Option<Timestamp> {
-        (!self.is_writing).then_some(self.write_at)
+        (!self.is_writing).then(|| self.write_ends_at.map_or(self.write_at, |at| at.min(self.write_at)))
     }
 
     /// Notes which machines a decision removes to save their price. A machine that is replaced first is removed by the decision
@@ -138,12 +144,18 @@ impl CostRecords {
         let now = observed.at;
         self.ledger.observe(now, machines);
         self.observed = Some(observed);
+        if self.write_ends_at.is_none() && self.ledger.has_gone_machines() {
+            self.write_ends_at = Some(now + END_WRITE_DELAY);
+        }
         if self.next_write().is_none_or(|at| at > now) {
             return Vec::new();
         }
-        self.write_at = now + WRITE_INTERVAL;
+        self.write_ends_at = None;
         let mut intervals = self.ledger.take_ended();
-        intervals.extend(self.ledger.running().cloned());
+        if self.write_at <= now {
+            self.write_at = now + WRITE_INTERVAL;
+            intervals.extend(self.ledger.running().cloned());
+        }
         self.is_writing = !intervals.is_empty();
         intervals
     }

@@ -152,6 +152,12 @@ impl CostLedger {
         std::mem::take(&mut self.ended)
     }
 
+    /// Whether intervals of machines that are gone wait to be taken.
+    #[must_use]
+    pub fn has_gone_machines(&self) -> bool {
+        self.ended.iter().any(|interval| !interval.is_running)
+    }
+
     /// The intervals of machines that run, as far as they are charged.
     pub fn running(&self) -> impl Iterator<Item = &CostInterval> {
         self.running.values().map(|meter| &meter.interval).filter(|interval| interval.start < interval.end)

@@ -62,7 +62,8 @@ fn sabotage_without_drift_no_node_is_replaced_and_the_bounds_are_exceeded() {
     assert_eq!(exceeded.len(), 3, "and both NodePools exceed their bound: {exceeded:?}");
 }
 
-/// A server that is killed every two hours has not written up to half an hour of what machines cost. The next one charges it.
+/// A server that is killed every two hours has not written up to half an hour of what machines cost that run on, and half a minute of
+/// those that are gone. The next one charges it.
 #[test]
 fn restarts_lose_no_cost() {
     let figures = LongRun { load: Load::Daily, hours: 26, seed: 1, off: None }.run_with_restarts();
