@@ -78,9 +78,14 @@ impl Setup {
         Self::with_faults(seed, off, fault::by_seed(seed, processes, clusters, BUSY_MS))
     }
 
-    /// The run of a seed with given faults.
+    /// The run of a seed with given faults. In half of the clusters kube-scheduler ignores nominations.
     pub(crate) fn with_faults(seed: u64, off: Option<Guard>, faults: Vec<TimedFault>) -> Self {
-        Self::sized(seed, sizes(seed), off, faults)
+        let mut setup = Self::sized(seed, sizes(seed), off, faults);
+        let rng = SeededRng::new(seed).child("ignored nominations");
+        let ignoring =
+            setup.sim_clusters.iter_mut().zip(0..).filter(|(_, number)| rng.child_number(*number).percent(50));
+        ignoring.for_each(|(sim_cluster, _)| sim_cluster.cluster.ignore_nominations());
+        setup
     }
 
     /// A run with these numbers of processes and clusters.

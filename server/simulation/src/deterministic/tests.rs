@@ -1,6 +1,7 @@
 mod incidents;
 mod kept;
 mod long_runs;
+mod mixed_bursts;
 mod offerings;
 mod one_server;
 mod replacements;

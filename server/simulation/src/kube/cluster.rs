@@ -7,8 +7,8 @@
 //! [`ClusterLedger`] records which pods ever ran.
 //!
 //! The scheduler evaluates taints, selectors, required node affinity, host ports and resources, and
-//! prefers nodes with more free resources, as kube-scheduler does by default. Only the planner
-//! evaluates constraints between pods.
+//! prefers nodes with more free resources, as kube-scheduler does by default. It heeds nominations,
+//! unless it is told to ignore them. Only the planner evaluates constraints between pods.
 //!
 //! Instances are not part of it either: the caller reports a terminated one
 //! ([`SimulatedCluster::mark_machine_gone`]), and its Node is removed later, as a cloud controller
@@ -73,8 +73,8 @@ pub struct SimulatedCluster {
     on_node: BTreeMap<NodeName, BTreeSet<PodKey>>,
     /// Pods without a node; derived from `pods`.
     unbound: BTreeSet<PodKey>,
-    /// Nominated nodes of pods (`status.nominatedNodeName`).
-    nominated: BTreeMap<PodKey, NodeName>,
+    /// Pods without a node that are nominated to each node (`status.nominatedNodeName`); derived from `pods`.
+    nominated: BTreeMap<NodeName, BTreeSet<PodKey>>,
     /// Free resources of each node; derived from `pods`.
     free: BTreeMap<NodeName, Resources>,
     /// Drains in progress, by NodeClaim: the Node, and the deadline after which pods are deleted.

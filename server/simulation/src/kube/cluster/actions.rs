@@ -111,11 +111,17 @@ impl SimulatedCluster {
     }
 
     /// Nominates pods; a pod with a nomination, or with another UID, is skipped.
-    fn nominate(&mut self, name: &NodeName, nominations: &[PodNomination]) {
-        for nomination in nominations.iter().filter(|nomination| self.unbound.contains(&nomination.pod)) {
-            if self.pods.get(&nomination.pod).is_some_and(|pod| pod.uid == nomination.uid) {
-                self.nominated.entry(nomination.pod.clone()).or_insert_with(|| name.clone());
-            }
+    fn nominate(&mut self, node: &NodeName, nominations: &[PodNomination]) {
+        if !self.settings.heeds_nominations {
+            return;
+        }
+        for nomination in nominations {
+            let pod = self.pods.get_mut(&nomination.pod).filter(|pod| pod.uid == nomination.uid && pod.node.is_none());
+            let Some(pod) = pod.filter(|pod| pod.own_nomination.is_none()) else { continue };
+            pod.own_nomination = Some(node.clone());
+            let pod = pod.clone();
+            self.nominated.entry(node.clone()).or_default().insert(pod.key.clone());
+            self.emit(Object::Pod(pod));
         }
     }
 

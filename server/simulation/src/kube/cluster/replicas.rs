@@ -92,6 +92,7 @@ impl SimulatedCluster {
             return;
         }
         self.detach_from_workload(key);
+        self.clear_nomination(key);
         let Some(pod) = self.pods.remove(key) else { return };
         self.moves.remove(key);
         self.ledger.record_removed(key);

@@ -18,6 +18,8 @@ pub struct ClusterSettings {
     pub grace_ms: (i64, i64),
     /// From the end of an instance to the removal of its Node.
     pub(crate) node_gone_ms: (i64, i64),
+    /// kube-scheduler heeds nominations (Kubernetes 1.35).
+    pub(crate) heeds_nominations: bool,
     /// Pods are deleted instead of evicted, so that no PodDisruptionBudget applies. For tests that
     /// prove that an invariant detects it.
     pub(crate) evicts_by_force: bool,
@@ -41,6 +43,7 @@ impl Default for ClusterSettings {
             start_ms: (500, 2_500),
             grace_ms: (500, 3_000),
             node_gone_ms: (5_000, 30_000),
+            heeds_nominations: true,
             evicts_by_force: false,
         }
     }

@@ -169,3 +169,34 @@ fn a_nominated_pod_is_bound_to_its_node_though_another_has_more_free_cpu() {
     assert_eq!(node_of(true), Some(NodeName::from("ip-small")));
     assert_eq!(node_of(false), Some(NodeName::from("ip-large")));
 }
+
+/// Two pods of 150 millicores, of which `early` is tried first and `planned` is nominated to the only node, of 200; the node of each at
+/// 2,000 ms, once it is registered.
+fn bound_with(change: impl Fn(&mut SimulatedCluster), priority_of_early: i32) -> [Option<NodeName>; 2] {
+    let mut cluster = SimulatedCluster::new(settings());
+    change(&mut cluster);
+    let mut spec = pod_spec(150, 0);
+    spec["priority"] = priority_of_early.into();
+    cluster.scale(&Workload::new("default", "early", &spec), 1, Timestamp::from_millis(0));
+    cluster.scale(&workload("planned", 150), 1, Timestamp::from_millis(0));
+    let planned = cluster.pods().find(|pod| &*pod.key.name == "planned-0").unwrap();
+    let nomination = PodNomination { pod: planned.key.clone(), uid: planned.uid.clone() };
+    cluster.instruct(&Instruction::CreateClaim(order("a")), Timestamp::from_millis(0)).unwrap();
+    launch(&mut cluster, "a", 200);
+    cluster.tick(Timestamp::from_millis(1500));
+    cluster.instruct(&register("a", vec![nomination]), Timestamp::from_millis(1600)).unwrap();
+    cluster.tick(Timestamp::from_millis(2000));
+    ["early-0", "planned-0"].map(|name| {
+        let pod = cluster.pods().find(|pod| &*pod.key.name == name).unwrap();
+        assert_eq!(pod.own_nomination, None, "{name}: bound, or cleared by the failed attempt");
+        pod.node.clone()
+    })
+}
+
+#[test]
+fn the_room_of_a_nominated_pod_is_kept_from_pods_of_the_same_priority() {
+    let node = Some(NodeName::from("ip-a"));
+    assert_eq!(bound_with(|_| {}, 0), [None, node.clone()]);
+    assert_eq!(bound_with(|_| {}, 1), [node.clone(), None]);
+    assert_eq!(bound_with(SimulatedCluster::ignore_nominations, 0), [node, None]);
+}
