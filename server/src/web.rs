@@ -136,7 +136,7 @@ pub fn metrics_of_cluster(view: &ClusterView, now: Timestamp) -> String {
 
 /// The metrics of this process but for those of replicas and store.
 fn families(view: &FleetView, latencies: &Latencies, fleet: &FleetState) -> Vec<Family> {
-    let Latencies { decided, ordered, disruption, step_times } = latencies;
+    let Latencies { decided, ordered, planned, disruption, step_times } = latencies;
     let mut families = cluster_metrics::families(view, clock::now());
     families.extend([
         decided.family(DECIDED, "Time from the end of a batch window to the decision for its pods."),
@@ -144,6 +144,12 @@ fn families(view: &FleetView, latencies: &Latencies, fleet: &FleetState) -> Vec<
             ORDERED,
             "Time from the end of a batch window to the instruction for a NodeClaim, with the decision persisted.",
         ),
+        Family::histograms(
+            "karpenter_scheduler_scheduling_duration_seconds",
+            "Time to plan for the pending pods of a cluster: where each has its place, and on which machines to launch.",
+        )
+        .labelled(&["controller"])
+        .with(vec![("controller", "provisioner".to_owned())], planned.value()),
         disruption.family(
             DISRUPTION_PLANNED,
             "Time to plan the disruption of a whole cluster: which nodes are removed or replaced.",
@@ -186,12 +192,14 @@ mod tests {
         assert_eq!(text, "not ready: store unavailable\n");
     }
     /// Metrics of Karpenter 1.14 with its types. What has one of these names has its meaning.
-    const KARPENTER: [(&str, &str); 36] = [
+    const KARPENTER: [(&str, &str); 41] = [
         ("karpenter_cloudprovider_duration_seconds", "histogram"),
         ("karpenter_cloudprovider_errors_total", "counter"),
         ("karpenter_cloudprovider_instance_launch_failures_total", "counter"),
+        ("karpenter_cloudprovider_instance_termination_failures_total", "counter"),
         ("karpenter_cluster_state_node_count", "gauge"),
         ("karpenter_cluster_state_synced", "gauge"),
+        ("karpenter_cluster_state_unsynced_time_seconds", "gauge"),
         ("karpenter_cluster_utilization_percent", "gauge"),
         ("karpenter_interruption_deleted_messages_total", "counter"),
         ("karpenter_interruption_message_queue_duration_seconds", "histogram"),
@@ -220,9 +228,12 @@ mod tests {
         ("karpenter_pods_unbound_time_seconds", "gauge"),
         ("karpenter_scheduler_ignored_pods_count", "gauge"),
         ("karpenter_scheduler_queue_depth", "gauge"),
+        ("karpenter_scheduler_scheduling_duration_seconds", "histogram"),
         ("karpenter_scheduler_unschedulable_pods_count", "gauge"),
         ("karpenter_voluntary_disruption_decisions_total", "counter"),
         ("karpenter_voluntary_disruption_eligible_nodes", "gauge"),
+        ("karpenter_voluntary_disruption_failed_validations_total", "counter"),
+        ("karpenter_voluntary_disruption_queue_failures_total", "counter"),
     ];
 
     fn all_families() -> Vec<Family> {

@@ -91,6 +91,8 @@ pub struct ClusterController {
     /// UID of the cluster; empty until its lease is acquired.
     pub(crate) uid: Text,
     pub(crate) connected: bool,
+    /// Since when the agent has not been connected with an accepted snapshot, as long as that lasts.
+    pub(crate) unsynced_since: Option<Timestamp>,
     /// Unfinished launches of the previous owner, until the first accepted snapshot.
     pub(crate) recovery: PendingRecovery,
     /// Until when an operator's confirmation of the agent's snapshot is valid.
@@ -162,6 +164,8 @@ impl ClusterController {
             self.schedule_now(now);
         }
         self.handle_event(event, &mut ctx);
+        let is_synced = self.connected && self.state.is_synced();
+        self.unsynced_since = (!is_synced).then(|| self.unsynced_since.unwrap_or(now));
         // What the event decided is checked and counted; planning reads the whole cluster.
         ctx.release_guardrails();
         self.advance(&mut ctx);

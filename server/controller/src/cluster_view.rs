@@ -51,6 +51,7 @@ impl ClusterController {
             connected: self.connected,
             synced: self.state.is_synced(),
             synced_since: self.state.synced_since(),
+            unsynced_since: self.unsynced_since,
             version: self.state.version(),
             pods: self.state.live_pods(),
             pending: self.state.unplaced_pods().filter(|pod| pod.is_provisionable()).count(),

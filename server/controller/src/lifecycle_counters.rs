@@ -33,6 +33,12 @@ pub struct LifecycleCounters {
     pub nodes_drained: BTreeMap<PoolName, u64>,
     /// Launches that failed, by zone (empty if all zones failed), capacity type and the cloud's error code.
     pub launch_failures: BTreeMap<(Zone, CapacityType, Text), u64>,
+    /// Terminations that the cloud refused, by zone (empty if it is not known).
+    pub termination_failures: BTreeMap<Zone, u64>,
+    /// Machines that a plan of consolidation removes and that are kept, because the plan is not carried out, by type.
+    pub failed_validations: BTreeMap<&'static str, u64>,
+    /// Replacements that ended without the removal of their machine, because the capacity did not come, by reason.
+    pub failed_replacements: BTreeMap<&'static str, u64>,
     /// Decisions of voluntary disruption.
     pub disruption_decisions: BTreeMap<DisruptionKind, u64>,
     /// Durations of terminations of machines with a Node, by NodePool.
@@ -101,6 +107,23 @@ impl LifecycleCounter {
         }
     }
 
+    /// Counts a termination that the cloud refused.
+    pub(crate) fn count_termination_failure(&mut self, zone: Zone) {
+        *Arc::make_mut(&mut self.counters).termination_failures.entry(zone).or_default() += 1;
+    }
+
+    /// Counts a plan of consolidation that removes so many machines and is not carried out.
+    pub(crate) fn count_failed_validation(&mut self, machines: usize) {
+        let counts = &mut Arc::make_mut(&mut self.counters).failed_validations;
+        *counts.entry(consolidation_type(machines)).or_default() += machines as u64;
+    }
+
+    /// Counts a replacement that failed.
+    pub(crate) fn count_failed_replacement(&mut self, reason: DisruptionReason) {
+        let reason = if reason == DisruptionReason::Underutilized { "underutilized" } else { "drifted" };
+        *Arc::make_mut(&mut self.counters).failed_replacements.entry(reason).or_default() += 1;
+    }
+
     /// Counts the decisions since the last call, latest first.
     pub(crate) fn count_decisions<'d>(&mut self, recent: impl Iterator<Item = &'d Decision>) {
         let last = self.last_decision;
@@ -132,9 +155,7 @@ impl LifecycleCounter {
         let (launches, consolidation_type) = match reason {
             "empty" if is_removal => (false, "empty"),
             "drifted" if is_removal => (is_replaced(), ""),
-            "underutilized" if !is_removal => {
-                (!decision.launches.is_empty(), if moved() > 1 { "multi" } else { "single" })
-            }
+            "underutilized" if !is_removal => (!decision.launches.is_empty(), consolidation_type(moved())),
             _ => return None,
         };
         let kind = if launches { "replace" } else { "delete" };
@@ -233,6 +254,11 @@ fn end(counters: &mut LifecycleCounters, known: Known, now: Timestamp) {
         *counters.nodes_terminated.entry((known.pool.clone(), zone.clone())).or_default() += 1;
     }
     *counters.terminated.entry((known.pool, capacity_type, zone)).or_default() += 1;
+}
+
+/// The type of a consolidation of so many machines.
+fn consolidation_type(machines: usize) -> &'static str {
+    if machines > 1 { "multi" } else { "single" }
 }
 
 /// Why a decision creates or removes machines, as Karpenter's metrics say.

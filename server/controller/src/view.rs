@@ -25,6 +25,8 @@ pub struct ClusterView {
     pub synced: bool,
     /// When that snapshot was accepted.
     pub synced_since: Option<Timestamp>,
+    /// Since when the agent has not been connected with an accepted snapshot, as long as that lasts.
+    pub unsynced_since: Option<Timestamp>,
     /// Version of the cluster state.
     pub version: u64,
     /// Number of pods that have not ended.

@@ -34,6 +34,8 @@ pub(crate) struct Latencies {
     pub(crate) decided: TracedHistogram,
     /// From the end of a batch window to the NodeClaim instruction.
     pub(crate) ordered: Histogram,
+    /// Time that each plan for pending pods took on its thread, but for searches.
+    pub(crate) planned: Histogram,
     /// Time that each plan of disruption took on its thread, which it may share.
     pub(crate) disruption: Histogram,
     /// Time spent in steps of the loop.

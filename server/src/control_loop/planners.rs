@@ -188,6 +188,8 @@ impl Shared {
             }
             if request.disruption.is_some() {
                 self.latencies.disruption.observe(took);
+            } else if !request.is_search() {
+                self.latencies.planned.observe(took);
             }
             if matches!(outcome, Err(PlanError::Rejected(_))) {
                 PLANS_FAILING_CHECK.add(1);

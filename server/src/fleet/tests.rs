@@ -71,6 +71,7 @@ fn view(cluster: &str, nodes: &[(&str, i64)], pods: &[(&str, &str)]) -> ClusterV
         connected: true,
         synced: true,
         synced_since: None,
+        unsynced_since: None,
         version: 1,
         pods: 0,
         pending: pods.len(),

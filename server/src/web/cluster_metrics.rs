@@ -20,7 +20,7 @@ use agent_session::state::CLOCK_PROBLEM;
 /// Name, help text and value of a gauge.
 type Gauge = (&'static str, &'static str, fn(&ClusterView) -> Value);
 
-const GAUGES: [Gauge; 27] = [
+const GAUGES: [Gauge; 25] = [
     ("fleetwright_cluster_connected", "Whether the cluster's agent is connected.", |c| Value::from(c.connected)),
     ("fleetwright_cluster_synced", "Whether the cluster's agent is connected and its snapshot is accepted.", |c| {
         Value::from(c.connected && c.synced)
@@ -39,8 +39,6 @@ const GAUGES: [Gauge; 27] = [
         Value::from(c.problems.iter().any(|problem| *problem.about == *CLOCK_PROBLEM))
     }),
     ("fleetwright_pods", "Pods that have not terminated.", |c| c.pods.into()),
-    ("fleetwright_pods_pending", "Pending pods that are eligible for a launch.", |c| c.pending.into()),
-    ("fleetwright_nodes", "Nodes in the cluster, managed or not.", |c| c.node_count.into()),
     ("fleetwright_cost_usd_per_hour", "Total price of the cluster's instances, in US dollars per hour.", |c| {
         (c.cost.0 as f64 / 1e6).into()
     }),
@@ -119,8 +117,9 @@ const GAUGES: [Gauge; 27] = [
 /// Reasons for which NodeClaims are created whose counters begin at zero.
 const CREATED_FOR: [&str; 3] = ["provisioned", "drifted", "underutilized"];
 
-/// The same, of those for which they are disrupted.
-const DISRUPTED_FOR: [&str; 5] = ["underutilized", "empty", "drifted", "expired", "unhealthy"];
+/// The same, of those for which they are disrupted. Others, such as `unhealthy`, are rare or switched off by default: their
+/// series begin with the first.
+const DISRUPTED_FOR: [&str; 4] = ["underutilized", "empty", "drifted", "expired"];
 
 /// Capacity types whose counters begin at zero.
 const CAPACITY_TYPES: [CapacityType; 2] = [CapacityType::Spot, CapacityType::OnDemand];
@@ -156,7 +155,7 @@ pub(super) fn families_of(views: &[&ClusterView], now: Timestamp) -> Vec<Family>
     });
     let mut families: Vec<Family> = gauges.into();
     families.push(stages(views));
-    families.extend(states(views));
+    families.extend(states(views, now));
     families.extend(pools(views));
     families.extend(lifecycle(views));
     families.push(terminations(views));
@@ -177,7 +176,7 @@ fn stages(views: &[&ClusterView]) -> Family {
     family
 }
 
-fn states(views: &[&ClusterView]) -> Vec<Family> {
+fn states(views: &[&ClusterView], now: Timestamp) -> Vec<Family> {
     let fill = |family: Family, value: &dyn Fn(&ClusterView) -> Value| {
         family.labelled(&["cluster"]).all(views.iter().map(|view| (cluster(view), value(view))))
     };
@@ -207,6 +206,7 @@ fn states(views: &[&ClusterView]) -> Vec<Family> {
             ),
             &|view| (view.connected && view.synced).into(),
         ),
+        unsynced(views, now),
         of_scheduler(
             Family::gauge(
                 "karpenter_scheduler_queue_depth",
@@ -233,6 +233,15 @@ fn states(views: &[&ClusterView]) -> Vec<Family> {
         holds(views),
         hold_prices(views),
     ]
+}
+
+fn unsynced(views: &[&ClusterView], now: Timestamp) -> Family {
+    let help =
+        "Time since the state of the cluster was complete the last time, or since this replica owns it; 0 while it is.";
+    let seconds =
+        |view: &ClusterView| view.unsynced_since.map_or(0.0, |since| now.duration_since(since).get() as f64 / 1_000.0);
+    let series = views.iter().map(|view| (cluster(view), seconds(view).into()));
+    Family::gauge("karpenter_cluster_state_unsynced_time_seconds", help).labelled(&["cluster"]).all(series)
 }
 
 fn holds(views: &[&ClusterView]) -> Family {
@@ -382,6 +391,24 @@ fn lifecycle(views: &[&ClusterView]) -> Vec<Family> {
             &["cluster", "zone", "capacity_type", "reason"],
             &launch_failures,
         ),
+        family(
+            "karpenter_cloudprovider_instance_termination_failures_total",
+            "Terminations that the cloud refused, by zone.",
+            &["cluster", "zone"],
+            &termination_failures,
+        ),
+        family(
+            "karpenter_voluntary_disruption_failed_validations_total",
+            "Nodes that were selected for consolidation and are kept, because the plan does not hold any more.",
+            &["cluster", "consolidation_type"],
+            &failed_validations,
+        ),
+        family(
+            "karpenter_voluntary_disruption_queue_failures_total",
+            "Replacements of nodes that ended without the removal, because the capacity for their pods did not come.",
+            &["cluster", "decision", "reason"],
+            &failed_replacements,
+        ),
     ]
 }
 
@@ -455,6 +482,25 @@ fn launch_failures(view: &ClusterView) -> BTreeMap<Labels, u64> {
     zeros
         .chain(counts.map(|((zone, capacity_type, reason), count)| (labels(zone, *capacity_type, reason), *count)))
         .collect()
+}
+
+fn termination_failures(view: &ClusterView) -> BTreeMap<Labels, u64> {
+    let labels = |zone: &str| with(view, [("zone", zone)]);
+    let zeros = zones(view).into_iter().map(|zone| (labels(zone), 0));
+    zeros.chain(view.counters.termination_failures.iter().map(|(zone, count)| (labels(zone), *count))).collect()
+}
+
+fn failed_validations(view: &ClusterView) -> BTreeMap<Labels, u64> {
+    let labels = |of: &str| with(view, [("consolidation_type", of)]);
+    let zeros = ["single", "multi"].map(|of| (labels(of), 0));
+    zeros.into_iter().chain(view.counters.failed_validations.iter().map(|(of, count)| (labels(of), *count))).collect()
+}
+
+fn failed_replacements(view: &ClusterView) -> BTreeMap<Labels, u64> {
+    let labels = |reason: &str| with(view, [("decision", "replace"), ("reason", reason)]);
+    let zeros = ["drifted", "underutilized"].map(|reason| (labels(reason), 0));
+    let counts = view.counters.failed_replacements.iter().map(|(reason, count)| (labels(reason), *count));
+    zeros.into_iter().chain(counts).collect()
 }
 
 fn disruption_decisions(view: &ClusterView) -> BTreeMap<Labels, u64> {

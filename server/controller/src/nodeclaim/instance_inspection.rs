@@ -168,6 +168,8 @@ impl ClusterController {
         let Some(claim) = held else { return };
         if let Some(machine) = self.claims.get_mut(&claim) {
             machine.record_termination_refusal();
+            let zone = machine.instance().map(|instance| instance.zone.clone()).unwrap_or_default();
+            self.lifecycle_counter.count_termination_failure(zone);
         }
         self.hold_foreign(&claim, provider_id, ctx);
         self.schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx);

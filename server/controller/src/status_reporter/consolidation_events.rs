@@ -46,17 +46,21 @@ impl ClusterController {
         }
     }
 
-    /// Notes that a plan which removes these machines is not carried out.
+    /// Notes and counts that a plan which removes these machines is not carried out.
     pub(crate) fn note_rejected_plan(&mut self, removals: &[Removal], rejection: Rejection, why: &str) {
+        self.lifecycle_counter.count_failed_validation(removals.len());
         for Removal { claim, .. } in removals.iter().take(MAX_MACHINES) {
             self.note_rejection(claim, rejection, why);
         }
     }
 
-    /// Notes that the replacement of a machine ends without its removal.
+    /// Notes that the replacement of a machine ends without its removal, and counts it if its capacity did not come.
     pub(crate) fn note_ended_replacement(&mut self, claim: &ClaimName, rejection: Rejection, why: &str) {
-        let begun = self.state.replacement_of(claim);
-        match begun.map(|begun| begun.reason) {
+        let reason = self.state.replacement_of(claim).map(|begun| begun.reason);
+        if let Some(reason) = reason.filter(|_| rejection == Rejection::Scheduling) {
+            self.lifecycle_counter.count_failed_replacement(reason);
+        }
+        match reason {
             Some(DisruptionReason::Underutilized) => self.note_rejection(claim, rejection, why),
             Some(reason) => {
                 let message = format!("its replacement as {} has ended: {why}", reason.as_str());

@@ -13,6 +13,7 @@ fn view() -> ClusterView {
         connected: true,
         synced: true,
         synced_since: None,
+        unsynced_since: None,
         version: 1,
         pods: 7,
         pending: 2,

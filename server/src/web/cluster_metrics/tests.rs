@@ -74,6 +74,7 @@ fn view(name: &str, pools: &[&str]) -> ClusterView {
         connected: true,
         synced: true,
         synced_since: None,
+        unsynced_since: None,
         version: 1,
         pods: 7,
         pending: 2,
@@ -155,6 +156,9 @@ fn counters_begin_at_zero_for_what_is_known() {
     counters.terminated.insert(("p".into(), CapacityType::Spot, "us-east-1a".into()), 3);
     counters.disrupted.insert(("empty", "gone".into(), CapacityType::Spot), 1);
     counters.launch_failures.insert((ZONES[1].into(), CapacityType::Spot, "InsufficientInstanceCapacity".into()), 5);
+    counters.termination_failures.insert(ZONES[1].into(), 4);
+    counters.failed_validations.insert("multi", 6);
+    counters.failed_replacements.insert("drifted", 7);
     counters.termination_counts[2] = 1;
     counters.termination_time = Millis::new(3_500);
     one.counters = Arc::new(counters);
@@ -167,7 +171,7 @@ fn counters_begin_at_zero_for_what_is_known() {
     let expected = r#"cluster="shop",nodepool="p",capacity_type="spot",zone="us-east-1a"} 3"#.to_owned();
     assert!(terminated.contains(&expected), "{terminated:#?}");
     let disrupted = of(&fleet, "karpenter_nodeclaims_disrupted_total");
-    assert_eq!(disrupted.len(), 5 * 2 + 1, "reasons and capacity types, and that of a NodePool that is gone");
+    assert_eq!(disrupted.len(), 4 * 2 + 1, "reasons and capacity types, and that of a NodePool that is gone");
     let failures = of(&fleet, "karpenter_cloudprovider_instance_launch_failures_total");
     let expected = r#"cluster="shop",zone="us-east-1b",capacity_type="spot",reason="InsufficientInstanceCapacity"} 5"#;
     assert!(
@@ -177,11 +181,31 @@ fn counters_begin_at_zero_for_what_is_known() {
     assert_eq!(of(&fleet, "karpenter_voluntary_disruption_decisions_total").len(), 2 * 7, "of both clusters");
     let all = series(families(&fleet, Timestamp::default()));
     for line in [
+        r#"karpenter_cloudprovider_instance_termination_failures_total{cluster="shop",zone="us-east-1a"} 0"#,
+        r#"karpenter_cloudprovider_instance_termination_failures_total{cluster="shop",zone="us-east-1b"} 4"#,
+        r#"karpenter_voluntary_disruption_failed_validations_total{cluster="shop",consolidation_type="multi"} 6"#,
+        r#"karpenter_voluntary_disruption_failed_validations_total{cluster="bank",consolidation_type="single"} 0"#,
+        r#"karpenter_voluntary_disruption_queue_failures_total{cluster="shop",decision="replace",reason="drifted"} 7"#,
+        r#"karpenter_voluntary_disruption_queue_failures_total{cluster="bank",decision="replace",reason="underutilized"} 0"#,
         r#"karpenter_nodeclaims_termination_duration_seconds_bucket{le="2"} 0"#,
         r#"karpenter_nodeclaims_termination_duration_seconds_bucket{le="4"} 1"#,
         "karpenter_nodeclaims_termination_duration_seconds_sum 3.5",
     ] {
         assert!(all.iter().any(|found| found == line), "{line} is missing");
+    }
+}
+
+#[test]
+fn the_time_without_a_complete_state_is_measured_until_now() {
+    let mut one = view("shop", &[]);
+    one.unsynced_since = Some(Timestamp::from_millis(1_000));
+    let fleet = fleet(vec![one, view("bank", &[])]);
+    let all = series(families(&fleet, Timestamp::from_millis(3_500)));
+    for line in [
+        r#"karpenter_cluster_state_unsynced_time_seconds{cluster="shop"} 2.5"#,
+        r#"karpenter_cluster_state_unsynced_time_seconds{cluster="bank"} 0"#,
+    ] {
+        assert!(all.iter().any(|found| found == line), "{line} is not among {all:#?}");
     }
 }
 

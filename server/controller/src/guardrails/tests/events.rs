@@ -3,11 +3,13 @@
 //! The NodePool has t.2 with 2 cores at $0.02 an hour and t.4 with 4 cores at $0.04. consolidateAfter is 30 s, and all machines
 //! join at 0 s.
 
+use std::collections::BTreeMap;
+
 use super::consolidation::dear;
 use super::drift;
 use super::fixture::{Fixture, real, snapshot};
 use super::removals::nodes_vanish;
-use crate::cluster::testing::{bound_to, pod, pool};
+use crate::cluster::testing::{bound_to, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Object};
 use crate::guardrails::DisabledGuards;
 use crate::{EventReason, Settings};
@@ -23,6 +25,13 @@ fn said(world: &Fixture, reason: EventReason) -> Vec<String> {
 /// The same message on the NodeClaim and the Node of `m0`.
 fn on_m0(message: &str) -> Vec<String> {
     vec![format!("nodeclaim/m0: {message}"), format!("node/n-m0: {message}")]
+}
+
+/// Machines that validation kept by type of consolidation, and replacements that failed by reason.
+fn failures(world: &Fixture) -> [Vec<(&'static str, u64)>; 2] {
+    let view = world.controller.view(&text("c")).unwrap();
+    let all = |counts: &BTreeMap<&'static str, u64>| counts.iter().map(|(kind, count)| (*kind, *count)).collect();
+    [all(&view.counters.failed_validations), all(&view.counters.failed_replacements)]
 }
 
 fn consolidating(shown: ClusterSnapshot) -> Fixture {
@@ -112,6 +121,7 @@ fn a_plan_that_comes_too_late_is_rejected_because_of_churn() {
     let message = "its removal by consolidation is not carried out (churn): the cluster has changed since the plan was \
                    made ($0.04/h)";
     assert_eq!(said(&world, EventReason::ConsolidationRejected), on_m0(message));
+    assert_eq!(failures(&world), [vec![("single", 1)], vec![]]);
 }
 
 #[test]
@@ -125,6 +135,7 @@ fn a_replacement_that_does_not_join_rejects_the_consolidation_with_the_number_of
          (decision {decision}, $0.04/h)"
     );
     assert_eq!(said(&world, EventReason::ConsolidationRejected), on_m0(&message));
+    assert_eq!(failures(&world), [vec![], vec![("underutilized", 1)]]);
 }
 
 #[test]

@@ -198,6 +198,7 @@ fn a_refused_termination_keeps_the_claim_and_is_retried() {
     assert!(sent, "an Event is recorded: {effects:?}");
     let view = controller.view(&text("c")).unwrap();
     assert_eq!(view.anomalies, InstanceAnomalies { orphaned: 0, foreign: 1, termination_refused: 1 });
+    assert_eq!(view.counters.termination_failures.values().sum::<u64>(), 1);
     assert!(ended(&controller.handle(Event::Tick, Timestamp::from_millis(342_999))).is_empty());
     assert_eq!(ended(&controller.handle(Event::Tick, Timestamp::from_millis(343_000))), ["aws:///z/i-m0"]);
 }
