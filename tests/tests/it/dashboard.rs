@@ -191,7 +191,8 @@ async fn no_view_violates_a_rule_of_accessibility() {
     let test = "no_view_violates_a_rule_of_accessibility";
     let Some(mut browser) = block_in_place(|| Browser::start(test)) else { return };
     let Some(axe) = block_in_place(|| axe(test)) else { return };
-    let demo = Program::new(PROGRAM, &["demo", "--for", "10m"]).start_with_stdout();
+    // Without `--for` it goes on until it is stopped.
+    let demo = Program::new(PROGRAM, &["demo"]).start_with_stdout();
     block_in_place(|| {
         let line = demo.next_stdout_line(TIMEOUT);
         let http = line.split_whitespace().last().expect("an address").trim_end_matches('/').to_owned();

@@ -130,7 +130,8 @@ fn every_selector_of_boards_and_alerts_matches_a_series_of_the_demo() {
     wanted.extend(selectors_of_karpenters_boards());
     assert!(wanted.len() >= 40, "{wanted:?}");
 
-    let demo = Program::new(PROGRAM, &["demo", "--for", "10m"]).start_with_stdout();
+    // Without `--for` it goes on until it is stopped.
+    let demo = Program::new(PROGRAM, &["demo"]).start_with_stdout();
     let line = demo.next_stdout_line(TIMEOUT);
     let server = line
         .split_whitespace()

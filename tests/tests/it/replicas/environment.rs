@@ -221,7 +221,8 @@ pub(super) fn wait_until<T>(what: impl Fn() -> String, mut poll: impl FnMut() ->
     }
 }
 
-/// Configuration of both servers.
+/// Configuration of both servers. The simulated agents scale to nothing every half minute, which the removal rate limit of ten
+/// minutes would stop.
 fn settings(cloud: &str, lease: Duration) -> String {
     format!(
         r#"
@@ -234,6 +235,8 @@ address = "{cloud}"
 batch-idle = "100ms"
 batch-max = "500ms"
 gc-after = "4s"
+[guardrails]
+removal-window = "10s"
 [lease]
 duration = "{}ms"
 [store]
