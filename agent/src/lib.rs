@@ -16,6 +16,7 @@ mod disconnect;
 mod error_chain;
 pub mod intern;
 pub mod link;
+mod pending_changes;
 pub mod port;
 pub mod run;
 #[cfg(test)]

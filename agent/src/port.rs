@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use fleetwright_proto::v1;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// A cluster that can be watched and changed.
 pub trait Cluster: Send + Sync + 'static {
@@ -17,6 +17,12 @@ pub trait Cluster: Send + Sync + 'static {
     /// empty. The default is a cluster that reports nothing.
     fn facts(&self) -> impl Future<Output = Option<v1::ClusterFacts>> + Send {
         async { None }
+    }
+
+    /// Whether the cluster's API server does not answer, as far as the agent knows; the server receives every change. The
+    /// default is a cluster that does not know.
+    fn api_server_unreachable(&self) -> Option<watch::Receiver<bool>> {
+        None
     }
 
     /// Lists the cluster and watches it: every record, then every change without a gap. Called once

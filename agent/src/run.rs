@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fleetwright_proto::v1;
 use fleetwright_rpc::MAX_MESSAGE_BYTES;
 use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
@@ -25,6 +25,7 @@ use crate::disconnect::DisconnectReason;
 use crate::error_chain::error_chain;
 use crate::link::backoff::Backoff;
 use crate::link::{AgentIdentity, Link, Output};
+use crate::pending_changes::PendingChanges;
 use crate::port::{Cluster, Done, Record};
 
 /// Timeout of a connection to the server; the agent retries later.
@@ -179,6 +180,8 @@ fn now_ms() -> i64 {
 enum StreamEvent {
     Response(Box<Result<Option<v1::ConnectResponse>, tonic::Status>>),
     Changes(Option<Vec<Record>>),
+    /// Changes that were added earlier are to be sent.
+    Due,
     Finished(String, Done),
     Tick,
 }
@@ -193,6 +196,8 @@ struct Agent<C> {
     instructions: JoinSet<(String, Done)>,
     /// Changes since the last list.
     changes: Option<mpsc::Receiver<Vec<Record>>>,
+    /// Those that are not sent yet.
+    pending: PendingChanges,
     /// When the server admitted the present stream.
     connected_at: Option<Instant>,
 }
@@ -206,6 +211,7 @@ impl<C: Cluster> Agent<C> {
             cluster,
             instructions: JoinSet::new(),
             changes: None,
+            pending: PendingChanges::default(),
             connected_at: None,
         }
     }
@@ -224,6 +230,8 @@ impl<C: Cluster> Agent<C> {
         let (requests, mut responses) =
             with_timeout(OPEN_TIMEOUT, "the stream was not open", self.open_stream(&endpoint)).await?;
         let mut ticks = tokio::time::interval(Duration::from_millis(self.link.tick_interval_ms()));
+        // Ends with the stream.
+        let mut reports = JoinSet::new();
         loop {
             let next = self.next_event(&mut responses, &mut ticks).await;
             let heartbeat_before = self.link.tick_interval_ms();
@@ -233,11 +241,21 @@ impl<C: Cluster> Agent<C> {
                     Ok(None) => return Ok(()),
                     Err(status) => return Err(DisconnectReason::Status(Box::new(status))),
                 },
-                StreamEvent::Changes(Some(seen)) => self.link.send_changes(seen, now_ms()),
+                StreamEvent::Changes(Some(seen)) => {
+                    self.pending.add(seen);
+                    self.send_due_changes()
+                }
+                StreamEvent::Due => self.send_due_changes(),
                 StreamEvent::Changes(None) => self.request_snapshot(),
                 StreamEvent::Finished(id, done) => self.link.finish_instruction(&id, done, now_ms()),
                 StreamEvent::Tick => self.link.tick(now_ms()),
             };
+            if reports.is_empty()
+                && self.link.is_established()
+                && let Some(unreachable) = self.cluster.api_server_unreachable()
+            {
+                reports.spawn(report_api_server(unreachable, requests.clone()));
+            }
             if let Err(reason) = self.execute_outputs(outputs, &requests).await {
                 return Err(with_status(reason, &mut responses).await);
             }
@@ -245,6 +263,10 @@ impl<C: Cluster> Agent<C> {
                 ticks = tokio::time::interval(Duration::from_millis(self.link.tick_interval_ms()));
             }
         }
+    }
+
+    fn send_due_changes(&mut self) -> Vec<Output> {
+        self.pending.take(Instant::now()).map_or_else(Vec::new, |changes| self.link.send_changes(changes, now_ms()))
     }
 
     fn handle_response(&mut self, response: v1::ConnectResponse) -> Vec<Output> {
@@ -260,6 +282,7 @@ impl<C: Cluster> Agent<C> {
     /// Closes the stream that ended for this reason; returns the wait before the next one.
     fn close_stream(&mut self, reason: &DisconnectReason) -> Duration {
         self.changes = None;
+        self.pending.clear();
         let retry_in_ms =
             if reason.is_replacement() { self.link.close_replaced_stream() } else { self.link.close_stream() };
         let (server, cluster) = &self.names;
@@ -300,6 +323,7 @@ impl<C: Cluster> Agent<C> {
         tokio::select! {
             response = responses.message() => StreamEvent::Response(Box::new(response)),
             seen = next_changes(&mut self.changes) => StreamEvent::Changes(seen),
+            () = self.pending.wait() => StreamEvent::Due,
             (id, done) = next_finished(&mut self.instructions) => StreamEvent::Finished(id, done),
             _ = ticks.tick() => StreamEvent::Tick,
         }
@@ -307,6 +331,7 @@ impl<C: Cluster> Agent<C> {
 
     fn request_snapshot(&mut self) -> Vec<Output> {
         self.changes = None;
+        self.pending.clear();
         self.link.request_snapshot()
     }
 
@@ -329,6 +354,8 @@ impl<C: Cluster> Agent<C> {
                 Output::SendSpans(_) => {}
                 Output::TakeSnapshot => {
                     let observed = self.cluster.list_and_watch().await?;
+                    // The list has what waits, and may have what came later.
+                    self.pending.clear();
                     self.changes = Some(observed.changes);
                     queue.extend(self.link.send_snapshot(observed.records, now_ms()));
                 }
@@ -382,6 +409,25 @@ async fn with_status(reason: DisconnectReason, responses: &mut Streaming<v1::Con
         }
     };
     tokio::time::timeout(STATUS_TIMEOUT, status).await.unwrap_or(DisconnectReason::Ended)
+}
+
+/// Sends whether the API server does not answer, at each change and first if it does not. This is a task of its own, because
+/// the stream's task waits for the cluster when it lists it.
+async fn report_api_server(mut status: watch::Receiver<bool>, requests: mpsc::Sender<v1::ConnectRequest>) {
+    let mut reported = false;
+    loop {
+        let unreachable = *status.borrow_and_update();
+        if unreachable != reported {
+            let message = v1::connect_request::Message::ApiServerStatus(v1::ApiServerStatus { unreachable });
+            if requests.send(v1::ConnectRequest { message: Some(message) }).await.is_err() {
+                return;
+            }
+            reported = unreachable;
+        }
+        if status.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The next changes; pending for ever while no list is active.

@@ -30,26 +30,26 @@ def pod_set(count, cpu, memory):
 
 
 def hold_capacity(capacity, fleet, pods, metadata):
-    quotes = capacity.Quote(
-        capacity_service_pb2.QuoteRequest(pod_sets=[pods], max_clusters=3), metadata=metadata
+    quotes = capacity.QuoteClusters(
+        capacity_service_pb2.QuoteClustersRequest(pod_sets=[pods], max_clusters=3), metadata=metadata
     ).quotes
     for quote in quotes:
         print(f"{quote.cluster}: fits={str(quote.fits).lower()} price={quote.price_micro_usd_per_hour}")
 
-    request = capacity_service_pb2.HoldRequest(
+    request = capacity_service_pb2.CreateHoldRequest(
         parent="clusters/-",  # The cluster with the best quote.
-        pod_sets=[pods],
-        kind=capacity_pb2.HOLD_KIND_DEDICATED,
-        ttl=duration_pb2.Duration(seconds=600),
+        hold=capacity_pb2.Hold(
+            pod_sets=[pods], kind=capacity_pb2.HOLD_KIND_DEDICATED, ttl=duration_pb2.Duration(seconds=600)
+        ),
         # The server holds once for all requests of this id, so that a call that failed can be repeated.
         request_id=str(uuid.uuid4()),
     )
     try:
-        hold = capacity.Hold(request, metadata=metadata)
+        hold = capacity.CreateHold(request, metadata=metadata)
     except grpc.RpcError as error:
         if error.code() != grpc.StatusCode.UNAVAILABLE:
             raise
-        hold = capacity.Hold(request, metadata=metadata)
+        hold = capacity.CreateHold(request, metadata=metadata)
 
     changes = fleet.WatchHold(fleet_service_pb2.WatchHoldRequest(name=hold.name), metadata=metadata)
     for hold in changes:
@@ -65,8 +65,8 @@ def hold_capacity(capacity, fleet, pods, metadata):
         print(f"toleration key={needed.key} operator={needed.operator} value={needed.value} effect={needed.effect}")
 
     # The etag refuses the release if the hold has changed since.
-    release = capacity_service_pb2.ReleaseRequest(name=hold.name, etag=hold.etag)
-    released = capacity.Release(release, metadata=metadata)
+    release = capacity_service_pb2.ReleaseHoldRequest(name=hold.name, etag=hold.etag)
+    released = capacity.ReleaseHold(release, metadata=metadata)
     print(capacity_pb2.HoldState.Name(released.state))
 
 

@@ -36,23 +36,26 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut capacity = CapacityServiceClient::with_interceptor(channel.clone(), authenticate);
     let mut fleet = FleetServiceClient::with_interceptor(channel, authenticate);
 
-    let request = v1::QuoteRequest { pod_sets: vec![pods.clone()], max_clusters: 3, ..v1::QuoteRequest::default() };
-    for quote in capacity.quote(request).await?.into_inner().quotes {
+    let request = v1::QuoteClustersRequest { pod_sets: vec![pods.clone()], max_clusters: 3, ..Default::default() };
+    for quote in capacity.quote_clusters(request).await?.into_inner().quotes {
         println!("{}: fits={} price={}", quote.cluster, quote.fits, quote.price_micro_usd_per_hour);
     }
 
-    let request = v1::HoldRequest {
+    let request = v1::CreateHoldRequest {
         // The cluster with the best quote.
         parent: "clusters/-".to_owned(),
-        pod_sets: vec![pods],
-        kind: v1::HoldKind::Dedicated.into(),
-        ttl: Some(prost_types::Duration { seconds: 600, nanos: 0 }),
+        hold: Some(v1::Hold {
+            pod_sets: vec![pods],
+            kind: v1::HoldKind::Dedicated.into(),
+            ttl: Some(prost_types::Duration { seconds: 600, nanos: 0 }),
+            ..v1::Hold::default()
+        }),
         // The server holds once for all requests of this id, so that a call that failed can be repeated.
         request_id: request_id()?,
-        ..v1::HoldRequest::default()
+        ..v1::CreateHoldRequest::default()
     };
-    let mut hold = match capacity.hold(request.clone()).await {
-        Err(error) if error.code() == tonic::Code::Unavailable => capacity.hold(request).await?,
+    let mut hold = match capacity.create_hold(request.clone()).await {
+        Err(error) if error.code() == tonic::Code::Unavailable => capacity.create_hold(request).await?,
         answer => answer?,
     }
     .into_inner();
@@ -73,8 +76,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // The etag refuses the release if the hold has changed since.
-    let request = v1::ReleaseRequest { name: hold.name, etag: hold.etag, validate_only: false };
-    println!("{}", capacity.release(request).await?.into_inner().state().as_str_name());
+    let request = v1::ReleaseHoldRequest { name: hold.name, etag: hold.etag, validate_only: false };
+    println!("{}", capacity.release_hold(request).await?.into_inner().state().as_str_name());
     Ok(())
 }
 

@@ -188,6 +188,12 @@ impl Sessions {
         version.map(|version| version.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
     }
 
+    /// Whether the cluster's agent said last that its API server does not answer.
+    pub(crate) fn is_api_server_unreachable(&self, cluster: &ClusterName) -> bool {
+        let clusters = self.shared.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        clusters.get(cluster).is_some_and(|handle| handle.api_server_unreachable.load(Ordering::Relaxed))
+    }
+
     /// Handle of the cluster's task; starts it for a new cluster that has an account and region.
     fn handle_of(&self, cluster: &ClusterName) -> Result<SessionHandle, Status> {
         let shared = &self.shared;
@@ -236,6 +242,11 @@ impl Sessions {
         }
     }
 
+    /// What agents are authorized by.
+    pub(crate) fn authorizer(&self) -> &Arc<Authorizer> {
+        &self.shared.authorizer
+    }
+
     async fn try_relay(
         &self,
         requests: &mut Streaming<v1::ConnectRequest>,
@@ -246,7 +257,7 @@ impl Sessions {
         let hello = receive_hello(requests).await?;
         let cluster = check_cluster_name(&hello.cluster_name);
         let cluster = cluster.map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let expires_at = auth.admit(&self.shared.authorizer, &cluster).await?;
+        let expires_at = auth.admit(&self.shared.authorizer, &cluster, &hello.cluster_uid).await?;
         let handle = self.handle_of(&cluster).inspect_err(|status| {
             warn!(%cluster, peer = auth.peer(), reason = status.message(), "cluster rejected");
         })?;

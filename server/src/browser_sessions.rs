@@ -47,6 +47,10 @@ impl BrowserSessionStore for StoredBrowserSessions {
     fn delete<'a>(&'a self, id_sha256: &'a Sha256Digest) -> BoxFuture<'a, Result<(), AuthError>> {
         Box::pin(async move { self.0.delete_browser_session(id_sha256).await.map_err(unavailable) })
     }
+
+    fn delete_of<'a>(&'a self, client: &'a str, credential: &'a str) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(async move { self.0.delete_browser_sessions_of(client, credential).await.map_err(unavailable) })
+    }
 }
 
 fn session_of(row: BrowserSessionRow) -> Option<BrowserSession> {

@@ -7,6 +7,7 @@
 //! - Holds are rows of the store, which the owner of the cluster gives room to ([`holds`]).
 //! - Odds and times to ready are learned from launches ([`estimates`], [`learning`]).
 
+mod client_shares;
 pub(crate) mod deadline;
 mod encode;
 pub(crate) mod error_info;
@@ -16,6 +17,7 @@ pub(crate) mod holds;
 pub(crate) mod json_struct;
 pub(crate) mod known_facts;
 pub(crate) mod learning;
+mod plan_message;
 mod plans;
 pub(crate) mod pod_sets;
 mod quote_metrics;

@@ -47,13 +47,8 @@ use store::clock;
 /// build, or a resource cannot be opened.
 pub async fn start(config: Config) -> anyhow::Result<Server> {
     let catalogue = config.cloud.catalogue.as_deref().map(read_catalogue).transpose()?;
-    if config.cloud.provider == Provider::Simulated {
-        warn!(
-            provider = "simulated",
-            "no instance is bought, and no Node joins a real cluster; cloud.provider = ec2 launches instances"
-        );
-    }
-    match config.cloud.provider {
+    let is_simulated = config.cloud.provider == Provider::Simulated;
+    let server = match config.cloud.provider {
         Provider::Simulated if config.cloud.address.is_some() => {
             let cloud = remote::RemoteCloud::new(config.cloud.address.as_deref().unwrap_or_default())?;
             serve::start(config, catalogue, cloud, serve::new_planner).await
@@ -63,7 +58,15 @@ pub async fn start(config: Config) -> anyhow::Result<Server> {
             serve::start(config, catalogue, cloud, serve::new_planner).await
         }
         Provider::Ec2 => start_on_ec2(config, catalogue).await,
+    }?;
+    // A server that does not start says why, and nothing else.
+    if is_simulated {
+        warn!(
+            provider = "simulated",
+            "no instance is bought, and no Node joins a real cluster; cloud.provider = ec2 launches instances"
+        );
     }
+    Ok(server)
 }
 
 fn read_catalogue(path: &Path) -> anyhow::Result<Source> {
@@ -192,7 +195,8 @@ impl Refreshes {
         }
         let refresher = |region: &RegionComponents<cloud_ec2::Ec2Cloud>| {
             let of = (region.scope.clone(), Arc::clone(&region.cloud), region.published.clone()?);
-            Some(Refresher::new(of, start.clone(), self.config, &self.process))
+            let conditions = Arc::clone(&components.conditions);
+            Some(Refresher::new(of, start.clone(), self.config, (&self.process, conditions)))
         };
         Ok(components.regions.iter().filter_map(refresher).collect())
     }
@@ -214,7 +218,8 @@ fn cloud_settings(entry: &AccountEntry, default_endpoint: Option<&str>) -> cloud
 async fn start_with_queues(components: ServerComponents<cloud_ec2::Ec2Cloud>) -> anyhow::Result<Server> {
     let receiver = |region: &RegionComponents<cloud_ec2::Ec2Cloud>| {
         let queue = region.cloud.interruption_queue(region.interruption_queue.as_deref()?);
-        Some(Receiver::new(queue, Arc::clone(&components.store), region.scope.clone()))
+        let conditions = Arc::clone(&components.conditions);
+        Some(Receiver::new(queue, Arc::clone(&components.store), region.scope.clone(), conditions))
     };
     let receivers: Vec<Arc<Receiver>> = components.regions.iter().filter_map(receiver).collect();
     let mut server = Server::start(components).await?;

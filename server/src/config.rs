@@ -40,6 +40,7 @@ use controller::guardrails::GuardrailSettings;
 use controller::{ConsolidationSettings, DisruptionSettings, FeatureGates};
 use model::Millis;
 use model::input::{MinValuesPolicy, PreferencePolicy};
+use model::schedulers::PlannedSchedulers;
 
 use agent_session::SessionMemory;
 
@@ -162,7 +163,7 @@ impl RefreshConfig {
 }
 
 /// Batching, planning and garbage collection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ControlConfig {
     /// `control.batch-idle`: idle time that closes a batch.
     pub batch_idle: Duration,
@@ -185,6 +186,8 @@ pub struct ControlConfig {
     /// `control.hold-after-external-scale-up`: how long a pod is excluded from planning after
     /// Cluster Autoscaler scaled up for it.
     pub hold_after_external_scale_up: Duration,
+    /// `control.schedulers`: the schedulers whose pods are planned.
+    pub schedulers: PlannedSchedulers,
     /// `control.preference-policy`.
     pub preferences: PreferencePolicy,
     /// `control.min-values-policy`.
@@ -242,6 +245,7 @@ impl Config {
                 collect_after: layers.duration("control.gc-after")?,
                 open_together: layers.duration("control.register-together")?,
                 hold_after_external_scale_up: layers.duration("control.hold-after-external-scale-up")?,
+                schedulers: PlannedSchedulers::beside_default(&layers.text("control.schedulers")),
                 preferences: match layers.choice("control.preference-policy")? {
                     "Ignore" => PreferencePolicy::Ignore,
                     _ => PreferencePolicy::Respect,

@@ -41,9 +41,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::agent_service::{Delivery, Sessions};
+use crate::conditions::Conditions;
 use crate::config::LeaseConfig;
 use crate::questions::ClusterQuestion;
-use calls::{CallRunner, run_within_limit};
+use calls::{CallRunner, LaunchWarnings, TrustedNames, run_within_limit};
 use cluster_task::{CALLS_GRACE, TaskContext};
 use clusters::Clusters;
 use decision_log::DecisionLog;
@@ -119,6 +120,8 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) syncs_counters: bool,
     /// Questions about clusters, which the tasks of the clusters answer.
     pub(crate) questions: mpsc::Receiver<ClusterQuestion>,
+    /// Whether what the loop depends on works.
+    pub(crate) conditions: Arc<Conditions>,
 }
 
 /// The next thing that the loop handles.
@@ -235,7 +238,10 @@ impl<C: CloudProvider + 'static> LoopState<C> {
         let generation = clock::now().as_millis().unsigned_abs();
         let settings = ClusterSettings { region: Arc::clone(&shared), scope: region.clone(), seed: generation };
         let (fence, held_leases) = (Arc::<Fence>::default(), Arc::<HeldLeases>::default());
-        let runner = Arc::new(CallRunner { store, cloud, lease, fence, held_leases, log: DecisionLog::default() });
+        let (log, names) = (DecisionLog::default(), TrustedNames::of(sessions.authorizer()));
+        let (conditions, launch_warnings) = (parts.conditions, LaunchWarnings::default());
+        let runner = CallRunner { store, cloud, lease, fence, held_leases, log, names, conditions, launch_warnings };
+        let runner = Arc::new(runner);
         let (planners, plans) = Planners::new(planners);
         let context = TaskContext {
             settings,

@@ -2,23 +2,29 @@
 //!
 //! - What a cluster has ([`lists`], [`watches`], [`cost`], [`explanations`]) is answered by the replica that decides for it;
 //!   the one that is asked puts the parts together ([`replica_clients`]). A request between replicas asks for a part.
+//! - Which clusters a client may see and act on ([`access`]) is asked by each method, and passed on with a request for a part.
 //! - What is wrong ([`problems`]) is read from these lists.
 //! - Clusters in numbers are known to every replica ([`directory`]).
 //! - What the store has is read from it ([`stored_lists`], [`decision_log`], [`spend`], [`savings`]), and operator commands are written to it
 //!   with an audit entry and reach every replica through the [`change_feed`].
 
+mod access;
 mod api;
 pub mod change_feed;
 pub(crate) mod change_log;
 mod collections;
 mod cost;
+pub(crate) mod decision_effects;
 pub(crate) mod decision_log;
 pub(crate) mod directory;
 pub(crate) mod encode;
+pub(crate) mod enum_values;
 mod explanations;
 pub(crate) mod lists;
 mod operations;
+pub(crate) mod outages;
 mod positions;
+mod problem_causes;
 mod problem_groups;
 mod problem_lists;
 mod problems;
@@ -31,11 +37,13 @@ mod schemas;
 mod service;
 mod shared_answers;
 mod shared_messages;
+mod since;
 mod spend;
 mod stored_lists;
 pub(crate) mod summaries;
 mod watches;
 
+pub(crate) use access::Access;
 pub(crate) use api::FleetApi;
 pub(crate) use operations::caller;
 

@@ -6,9 +6,8 @@
 #[cfg(feature = "ec2")]
 pub(crate) mod receiver;
 
-use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use cloud::notice::Notice;
 use model::Timestamp;
@@ -16,17 +15,15 @@ use model::interruption::InterruptionKind;
 #[cfg(any(feature = "ec2", test))]
 use store::clock;
 use store::interruptions::InterruptionRow;
-use store::lease::Scope;
 
 use crate::histogram::{Counter, Histogram};
-use crate::metrics::{Family, scope_labels};
+use crate::metrics::Family;
 
 /// What this process counts of notices.
 pub(crate) static METRICS: LazyLock<InterruptionMetrics> = LazyLock::new(InterruptionMetrics::default);
 
 const RECEIVED: &str = "karpenter_interruption_received_messages_total";
 const AGE: &str = "karpenter_interruption_message_queue_duration_seconds";
-const AVAILABLE: &str = "fleetwright_interruption_queue_available";
 
 /// Counts since the process started.
 #[derive(Debug)]
@@ -36,11 +33,10 @@ pub(crate) struct InterruptionMetrics {
     /// Time from the notice to its record.
     age: Histogram,
     pub(crate) ignored: Counter,
+    pub(crate) refused: Counter,
     pub(crate) unknown: Counter,
     pub(crate) malformed: Counter,
     pub(crate) deleted: Counter,
-    /// Whether the queue of each account and region answers.
-    queues: Mutex<BTreeMap<Scope, bool>>,
 }
 
 impl Default for InterruptionMetrics {
@@ -49,10 +45,10 @@ impl Default for InterruptionMetrics {
             recorded: Default::default(),
             age: Histogram::default(),
             ignored: Counter::new(),
+            refused: Counter::new(),
             unknown: Counter::new(),
             malformed: Counter::new(),
             deleted: Counter::new(),
-            queues: Mutex::default(),
         }
     }
 }
@@ -69,17 +65,6 @@ impl InterruptionMetrics {
         }
     }
 
-    /// Notes whether the queue of an account and region answers.
-    #[cfg(any(feature = "ec2", test))]
-    pub(crate) fn set_available(&self, scope: &Scope, is_available: bool) {
-        self.queues().insert(scope.clone(), is_available);
-    }
-
-    fn queues(&self) -> MutexGuard<'_, BTreeMap<Scope, bool>> {
-        // Every critical section is one map operation or reads, so a poisoned lock guards a consistent map.
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The metrics.
     pub(crate) fn families(&self) -> Vec<Family> {
         let mut recorded =
@@ -87,17 +72,15 @@ impl InterruptionMetrics {
         for (kind, count) in InterruptionKind::ALL.iter().zip(&self.recorded) {
             recorded.push(vec![("message_type", kind.as_str().to_owned())], count.load(Ordering::Relaxed).into());
         }
-        let mut queues =
-            Family::gauge(AVAILABLE, "Whether the queue of notices of the account and region answers this server.")
-                .labelled(&["account", "region"]);
-        for (scope, is_available) in &*self.queues() {
-            queues.push(scope_labels(scope), (*is_available).into());
-        }
         vec![
             recorded,
             self.ignored.family(
                 "fleetwright_interruption_messages_ignored_total",
                 "Messages of the queue from which nothing follows, such as a running instance.",
+            ),
+            self.refused.family(
+                "fleetwright_interruption_messages_refused_total",
+                "Messages of the queue that name another account or region, or are too old or of the future.",
             ),
             self.unknown.family(
                 "fleetwright_interruption_messages_unknown_total",
@@ -109,7 +92,6 @@ impl InterruptionMetrics {
             ),
             self.deleted.family("karpenter_interruption_deleted_messages_total", "Messages deleted from the queue."),
             self.age.family(AGE, "Time from a notice of the cloud to its record in the store."),
-            queues,
         ]
     }
 }
@@ -146,23 +128,5 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is missing in:\n{text}");
         }
-        assert!(!text.contains(AVAILABLE), "there is no queue");
-    }
-
-    #[test]
-    fn the_queue_of_each_account_and_region_has_its_own_line() {
-        let metrics = InterruptionMetrics::default();
-        let scope = |account: &str| Scope::Region { account: account.to_owned(), region: "eu-west-1".to_owned() };
-        for (account, is_available) in [("1", true), ("2", true), ("1", false)] {
-            metrics.set_available(&scope(account), is_available);
-        }
-        let text = crate::metrics::encode(metrics.families(), crate::metrics::Format::Prometheus);
-        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with(AVAILABLE)).collect();
-        let expected = [
-            "fleetwright_interruption_queue_available{account=\"1\",region=\"eu-west-1\"} 0",
-            "fleetwright_interruption_queue_available{account=\"2\",region=\"eu-west-1\"} 1",
-        ];
-        assert_eq!(lines, expected);
-        assert_eq!(text.matches(&format!("# TYPE {AVAILABLE} gauge")).count(), 1);
     }
 }

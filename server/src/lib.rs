@@ -2,7 +2,7 @@
 //! I/O.
 //!
 //! Reading order: [`cli`] (commands), [`serve`] (assembly, start and shutdown order), [`clouds`]
-//! (cloud providers), `catalogue_refresh` (their instance types and prices while a server runs), [`mod@api_budget`] (rate limits of EC2), [`stores`] (stores), [`control_loop`] (leases and cluster state),
+//! (cloud providers), `catalogue_refresh` (their instance types and prices while a server runs), [`mod@api_budget`] (rate limits of EC2), [`stores`] (stores), [`conditions`] (whether all of these work), [`control_loop`] (leases and cluster state),
 //! [`agent_service`] (streams of agents), [`views`] with [`fleet`] and [`web`] (API and dashboard),
 //! [`config`] (configuration).
 
@@ -14,6 +14,7 @@ mod capacity;
 mod catalogue_refresh;
 pub mod cli;
 pub mod clouds;
+pub mod conditions;
 pub mod config;
 pub mod control_loop;
 mod escape;

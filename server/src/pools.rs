@@ -393,6 +393,32 @@ mod tests {
         assert_eq!((&*profile(&blue), &*profile(&green)), ("blue_profile", "green_profile"));
     }
 
+    #[test]
+    fn a_pool_of_a_class_that_is_not_ready_launches_nothing_and_says_why() {
+        let read = |conditions: Value| {
+            let mut manifests = resolved("blue", "2026-01-01T00:00:00Z", "us-east-1a");
+            for ((kind, _), manifest) in &mut manifests {
+                let mut object: Value = serde_json::from_slice(&manifest.json).unwrap();
+                object["metadata"]["generation"] = 1.into();
+                if *kind == ManifestKind::Ec2NodeClass {
+                    object["status"]["conditions"] = conditions.clone();
+                }
+                *manifest = Manifest::received(*kind, object.to_string().into_bytes(), "7".into());
+            }
+            let reader = reader("us-east-1".to_owned(), CatalogueSources::default(), ClassFacts::Resolved);
+            reader.read(&manifests).pools.remove(0).pool.not_ready
+        };
+        let condition = |kind: &str, status: &str, message: &str| serde_json::json!({"type": kind, "status": status, "message": message});
+        let why = "spec.tags has the key \"karpenter.sh/nodepool\"";
+        let failed = condition("ValidationSucceeded", "False", why);
+        let root = condition("Ready", "False", "ValidationSucceeded=False");
+        let because = format!("its EC2NodeClass is not ready: its condition ValidationSucceeded is False: {why}");
+        let expected = Some(NotReady::NodeClass(because.into()));
+        assert_eq!(read(serde_json::json!([failed, root])), expected);
+        assert_eq!(read(serde_json::json!([failed])), expected, "whatever its status lists");
+        assert_eq!(read(serde_json::json!([condition("Ready", "True", "")])), None);
+    }
+
     /// The facts by which the NodeClaims of `general` drift, after a change of its NodePool and EC2NodeClass.
     fn drift_after(change: impl FnOnce(&mut Value, &mut Value)) -> PoolDriftFacts {
         let ((pool_key, mut pool), (class_key, mut class)) = (pool("general", "In"), class());

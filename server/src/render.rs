@@ -14,7 +14,7 @@ mod repacking;
 pub(crate) mod svg;
 pub(crate) mod table;
 pub(crate) mod usd;
-mod wording;
+pub(crate) mod wording;
 pub(crate) mod workload;
 
 use model::Pod;
@@ -25,6 +25,7 @@ use comparison::Comparison;
 use repack::RepackSummary;
 
 /// A plan with the input that its indices reference, the report, and all notes.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Rendering<'r> {
     /// Planning input.
     pub(crate) input: &'r PlanningInput,
@@ -49,7 +50,7 @@ impl<'r> Rendering<'r> {
     }
 
     /// `namespace/name` of the pod with this index.
-    fn pod_name(&self, index: u32) -> String {
+    pub(crate) fn pod_name(&self, index: u32) -> String {
         self.pod(index).key().to_string()
     }
 }

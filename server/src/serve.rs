@@ -30,6 +30,8 @@ use manifests::Source;
 use model::Millis;
 use model::input::{PlanningInput, Policy};
 use planner::{CompileCache, FailedChecks};
+use prost::Message;
+use prost_types::FileDescriptorSet;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -44,6 +46,7 @@ use crate::capacity::error_info::ErrorInfoLayer;
 use crate::capacity::estimates::Estimates;
 use crate::capacity::learning;
 use crate::capacity::threads::CapacityThreads;
+use crate::conditions::Conditions;
 use crate::config::{ClusterRules, Config, ControlConfig, LeaseConfig, Provider, StoreConfig};
 use crate::control_loop::ViewPublisher;
 use crate::fleet::change_feed::{self, KnownFreezes, Topic};
@@ -113,6 +116,8 @@ pub struct ServerComponents<C = ClockedCloud> {
     pub catalogue: Option<Source>,
     /// Digests of the settings that all replicas of one database should share.
     pub shared: BTreeMap<String, String>,
+    /// Whether what the server depends on works.
+    pub conditions: Arc<Conditions>,
 }
 
 impl<C> ServerComponents<C> {
@@ -141,6 +146,7 @@ impl<C> ServerComponents<C> {
             reads_interruptions: self.reads_interruptions,
             catalogue: self.catalogue,
             shared: self.shared,
+            conditions: self.conditions,
         }
     }
 }
@@ -216,11 +222,13 @@ pub(crate) async fn components<C>(
     catalogue: Option<Source>,
     connect: impl AsyncFnOnce(&Arc<dyn Store>, &[CloudRegion]) -> Vec<C>,
 ) -> anyhow::Result<ServerComponents<C>> {
-    // Invalid certificates or an invalid trust file stop the start before a listener opens.
-    let (store, own) = stores::open_store(&config).await?;
-    let certificates = config.listen.tls.map(Certificates::read).transpose()?;
+    note_gates_without_effect(&config.control);
+    // What a configuration can have wrong stops the start before a store is opened or made, and before a listener opens.
+    let certificates = config.listen.tls.clone().map(Certificates::read).transpose()?;
     let certificates = certificates.map(Arc::new);
-    let authorizer = config.listen.trust.map_or_else(|| Ok(Authorizer::allow_all()), Authorizer::read)?;
+    let authorizer = config.listen.trust.clone().map_or_else(|| Ok(Authorizer::allow_all()), Authorizer::read)?;
+    ensure_free("listen.grpc", config.listen.grpc).and_then(|()| ensure_free("listen.http", config.listen.http))?;
+    let (store, own) = stores::open_store(&config).await?;
     let (regions, rules) = regions::configured(&config.cloud, &config.lease);
     let clouds = connect(&store, &regions).await;
     let reread_window = (config.cloud.provider == Provider::Ec2).then(|| config.cloud.refresh.shortest()).flatten();
@@ -263,6 +271,7 @@ pub(crate) async fn components<C>(
             guardrails: config.guardrails,
             gc_after: gc_after(&config.control),
             hold_after_external_scale_up: clock::millis(config.control.hold_after_external_scale_up),
+            schedulers: config.control.schedulers,
             class_facts: match config.cloud.provider {
                 Provider::Simulated => ClassFacts::Simulated,
                 Provider::Ec2 => ClassFacts::Resolved,
@@ -275,7 +284,21 @@ pub(crate) async fn components<C>(
         reads_interruptions: config.cloud.provider == Provider::Ec2,
         catalogue,
         shared: config.shared,
+        conditions: Arc::default(),
     })
+}
+
+fn note_gates_without_effect(control: &ControlConfig) {
+    for (gate, why) in control.feature_gates.without_effect() {
+        info!(gate, why, "feature gate without effect");
+    }
+}
+
+/// The listeners open last, when the server can answer: an address that another process has is found before a database is made.
+fn ensure_free(key: &str, address: SocketAddr) -> anyhow::Result<()> {
+    std::net::TcpListener::bind(address)
+        .map(drop)
+        .with_context(|| format!("cannot listen on {address}: free the address or set {key} to another one"))
 }
 
 fn retention(config: &StoreConfig) -> Retention {
@@ -402,24 +425,27 @@ fn advertised_address(configured: Option<String>, address: SocketAddr) -> String
 /// Watches the health of the store, and prunes it.
 fn watch_store(
     tasks: &mut JoinSet<anyhow::Result<()>>,
-    store: &Arc<dyn Store>,
+    fleet: &FleetApi,
     retention: Retention,
     stop: &CancellationToken,
-) -> health::StoreHealth {
-    let (sender, receiver) = health::channel();
-    tasks.spawn(health::run(Arc::clone(store), sender, stop.clone()));
+) {
+    let (store, conditions) = (&fleet.store, Arc::clone(&fleet.conditions));
+    tasks.spawn(health::run(Arc::clone(store), fleet.instance.to_string(), conditions, stop.clone()));
     let first = retention::first_wait(RandomState::new().hash_one(std::process::id()));
     tasks.spawn(retention::run(Arc::clone(store), retention, first, stop.clone()));
-    receiver
 }
 
 /// Follows the other replicas, and the summaries of clusters in the store. When it returns, all clusters of the store are
-/// known.
+/// known. This replica is registered first: only then does it see the others.
 async fn follow_replicas(
     tasks: &mut JoinSet<anyhow::Result<()>>,
     fleet: &FleetApi,
+    own: &ReplicaRow,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
+    if let Err(error) = fleet.store.register_replica(own).await {
+        warn!(%error, "cannot register this replica; retrying");
+    }
     let (store, directory) = (Arc::clone(&fleet.store), Arc::clone(&fleet.directory));
     let (instance, clients) = (fleet.instance.to_string(), fleet.replicas.clone());
     tasks.spawn(replica_clients::run(store, instance, clients, directory, stop.clone()));
@@ -480,6 +506,7 @@ impl Server {
             store: Arc::clone(&components.store),
             lease: components.lease,
             reads_interruptions: components.reads_interruptions,
+            conditions: Arc::clone(&components.conditions),
         };
         let (directory, changes) = (Arc::<Directory>::default(), Arc::<ResourceChanges>::default());
         let publisher = ViewPublisher::new(publisher, &directory, &changes);
@@ -490,7 +517,6 @@ impl Server {
             loops::start(common, loops, publisher, &mut tasks, &deciding)?;
         follow_changes(&mut tasks, (scopes.clone(), freezes), &components.store, &events, &stop);
         drop(events);
-        let store_up = watch_store(&mut tasks, &components.store, components.retention, &stop);
         let fleet = FleetApi {
             instance: replica.instance.as_str().into(),
             owner: owner.into(),
@@ -498,14 +524,15 @@ impl Server {
             changes,
             directory,
             shared_answers: Arc::default(),
-            replicas: ReplicaClients::default(),
+            replicas: ReplicaClients::new(Arc::clone(&components.conditions)),
             store: components.store,
-            store_health: store_up,
+            conditions: components.conditions,
             questions,
             scopes: scopes.into(),
             simulated: components.simulated,
         };
-        follow_replicas(&mut tasks, &fleet, &stop).await?;
+        watch_store(&mut tasks, &fleet, components.retention, &stop);
+        follow_replicas(&mut tasks, &fleet, &replica, &stop).await?;
         let capacity = start_capacity(&mut tasks, &fleet, regions, &stop)?;
         let registered = (replica, components.certificates.clone());
         tasks.spawn(replicas::run(Arc::clone(&fleet.store), registered, Arc::clone(&replicas), stop.clone()));
@@ -584,10 +611,12 @@ async fn serve_grpc(
     health.set_serving::<AgentServiceServer<Sessions>>().await;
     health.set_serving::<CapacityServiceServer<CapacityApi>>().await;
     health.set_serving::<FleetServiceServer<FleetApi>>().await;
+    let error_details = error_details()?;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .register_file_descriptor_set(error_details.clone())
     };
     crate::agent_service::transport()
         .layer(ErrorInfoLayer)
@@ -603,6 +632,16 @@ async fn serve_grpc(
         .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
         .await
         .context("the gRPC server failed")
+}
+
+/// The details of errors, which no method names, under the paths by which clients import them. tonic-types has them without
+/// a folder.
+fn error_details() -> anyhow::Result<FileDescriptorSet> {
+    let mut set = FileDescriptorSet::decode(tonic_types::pb::FILE_DESCRIPTOR_SET).context("the details of errors")?;
+    for name in set.file.iter_mut().filter_map(|file| file.name.as_mut()).filter(|name| !name.contains('/')) {
+        name.insert_str(0, "google/rpc/");
+    }
+    Ok(set)
 }
 
 /// Threads for HTTP.

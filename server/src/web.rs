@@ -2,6 +2,7 @@
 
 mod api;
 mod assets;
+mod body_deadline;
 mod cluster_metrics;
 mod disruption;
 mod duration_metrics;
@@ -13,16 +14,15 @@ mod searches;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use controller::FleetState;
 use controller::view::ClusterView;
 use object_selection::ObjectSelection;
-use tracing::warn;
 
 pub use disruption::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, DISRUPTION_WAITED};
 
@@ -36,11 +36,12 @@ use crate::interruptions;
 use crate::metrics::{Family, Format, encode};
 use crate::replicas::Replicas;
 use crate::views::FleetView;
+use auth::Client;
 use auth::authorizer::Authorizer;
-use auth::middleware::{authorize_page, public_page};
+use auth::middleware::{PageAccess, authorize_page, public_page};
 use auth::sign_in;
-use model::Timestamp;
-use store::{StoreError, clock};
+use model::{ClusterName, Timestamp};
+use store::clock;
 
 /// Metric: latency of decisions after their batch window.
 pub const DECIDED: &str = "fleetwright_decision_latency_seconds";
@@ -70,12 +71,17 @@ pub(crate) struct Pages {
 /// # Errors
 /// The descriptors of the API have no valid routes.
 pub(crate) fn router(pages: Pages, authorizer: &Arc<Authorizer>) -> anyhow::Result<Router> {
-    let api = api::router(pages.api.clone(), Arc::clone(authorizer))?;
+    let (api, transcoder) = api::router(pages.api.clone(), Arc::clone(authorizer))?;
+    let access = PageAccess {
+        authorizer: Arc::clone(authorizer),
+        refuse: Arc::new(move |path, status| api::refusal(&transcoder, path, status)),
+    };
     let health = Router::new().route("/healthz", get(health)).route("/readyz", get(ready)).with_state(pages.clone());
     let public = health.merge(assets::router()).merge(sign_in::router(Arc::clone(authorizer)));
     let clients = Router::new().route("/metrics", get(metrics)).with_state(pages).merge(api);
-    let clients = clients.layer(from_fn_with_state(Arc::clone(authorizer), authorize_page));
-    Ok(clients.merge(public.layer(from_fn_with_state(Arc::clone(authorizer), public_page))))
+    let clients = clients.layer(from_fn_with_state(access.clone(), authorize_page));
+    let all = clients.merge(public.layer(from_fn_with_state(access, public_page)));
+    Ok(all.layer(axum::middleware::map_request(body_deadline::within_deadline)))
 }
 
 /// Liveness. Fails when the process makes no progress and should be restarted; an unavailable store
@@ -87,34 +93,39 @@ async fn health(State(pages): State<Pages>) -> Response {
     }
 }
 
+/// Readiness, as of the last check of the store: a question to a store that is stopped would take as long as its timeout.
 async fn ready(State(pages): State<Pages>) -> Response {
-    readiness(pages.api.fleet.store.ping().await)
+    let fleet = &pages.api.fleet;
+    readiness(fleet.conditions.is_ready(clock::now()), fleet.replicas.is_settled())
 }
 
 /// The response is public, so the store's error goes to the log only.
-fn readiness(ping: Result<(), StoreError>) -> Response {
-    match ping {
-        Ok(()) => "ok\n".into_response(),
-        Err(error) => {
-            warn!(%error, "not ready: store unavailable");
-            (StatusCode::SERVICE_UNAVAILABLE, "not ready: store unavailable\n").into_response()
-        }
-    }
+fn readiness(is_store_up: bool, are_replicas_known: bool) -> Response {
+    let reason = match (is_store_up, are_replicas_known) {
+        (true, true) => return "ok\n".into_response(),
+        (false, _) => "not ready: store unavailable\n",
+        (true, false) => "not ready: looking for the other replicas\n",
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
 }
 
 /// Parameters name clusters whose nodes and pods have series of their own ([`object_selection`]).
 async fn metrics(
     State(pages): State<Pages>,
     Query(parameters): Query<Vec<(String, String)>>,
+    client: Option<Extension<Client>>,
     headers: HeaderMap,
 ) -> Result<Response, (StatusCode, String)> {
     let format = Format::of_accept(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
     let selection = ObjectSelection::of_parameters(&parameters)?;
-    let view = pages.api.fleet.views.borrow().clone();
+    let mut view = FleetView::clone(&pages.api.fleet.views.borrow());
+    let is_allowed = |cluster: &ClusterName| client.as_ref().is_none_or(|client| client.clusters.allows(cluster));
+    view.clusters.retain(|cluster, _| is_allowed(cluster));
     selection.check_size(view.views())?;
     let mut families = families(&view, &pages.latencies, &pages.fleet);
+    families.push(clusters(pages.api.fleet.directory.count(is_allowed)));
     families.extend(pages.replicas.families());
-    families.push(pages.api.fleet.store_health.family());
+    families.extend(pages.api.fleet.conditions.families(clock::now()));
     let clusters = view.views().map(|view| &view.cluster);
     let (observed, missing) = selection.observe(clusters, &pages.api.fleet.questions).await;
     if selection.is_of_nodes() {
@@ -132,6 +143,12 @@ async fn metrics(
 #[must_use]
 pub fn metrics_of_cluster(view: &ClusterView, now: Timestamp) -> String {
     encode(cluster_metrics::families_of(&[view], now), Format::Prometheus)
+}
+
+/// A fleet to which no agent has ever connected has no series of a cluster: this one says that there is none.
+fn clusters(known: usize) -> Family {
+    let help = "Clusters of the fleet, whichever server decides for them; 0 until the first agent has connected.";
+    Family::gauge("fleetwright_clusters", help).with(Vec::new(), known.into())
 }
 
 /// The metrics of this process but for those of replicas and store.
@@ -183,14 +200,24 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn readiness_does_not_reveal_the_error_of_the_store() {
-        assert_eq!(readiness(Ok(())).status(), StatusCode::OK);
-        let fault = StoreError::Server { what: "answer", why: "10.0.0.7 refuses user fleetwright".to_owned() };
-        let answer = readiness(Err(fault));
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-        let text = to_bytes(answer.into_body(), 1_000).await.unwrap();
-        assert_eq!(text, "not ready: store unavailable\n");
+    async fn a_server_is_ready_with_a_store_that_takes_writes_and_once_it_knows_the_other_replicas() {
+        assert_eq!(readiness(true, true).status(), StatusCode::OK);
+        for (is_store_up, are_replicas_known, expected) in [
+            (false, true, "not ready: store unavailable\n"),
+            (false, false, "not ready: store unavailable\n"),
+            (true, false, "not ready: looking for the other replicas\n"),
+        ] {
+            let answer = readiness(is_store_up, are_replicas_known);
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(to_bytes(answer.into_body(), 1_000).await.unwrap(), expected);
+        }
     }
+
+    #[test]
+    fn a_fleet_without_clusters_has_a_metric_that_says_so() {
+        assert_eq!(crate::metrics::series(vec![clusters(0)]), ["fleetwright_clusters 0"]);
+    }
+
     /// Metrics of Karpenter 1.14 with its types. What has one of these names has its meaning.
     const KARPENTER: [(&str, &str); 41] = [
         ("karpenter_cloudprovider_duration_seconds", "histogram"),
@@ -240,8 +267,9 @@ mod tests {
         let mut all =
             families(&FleetView::default(), &Latencies::default(), &FleetState::new(&controller::Settings::default()));
         all.extend(Replicas::default().families());
-        all.push(crate::stores::health::channel().1.family());
+        all.extend(crate::conditions::Conditions::default().families(Timestamp::default()));
         all.push(object_selection::missing(0));
+        all.push(clusters(0));
         all.extend(object_metrics::nodes(&[], Timestamp::default()));
         all.extend(object_metrics::pods(&[], Timestamp::default()));
         all

@@ -5,6 +5,7 @@ pub mod attack;
 mod browser;
 mod collector;
 mod cpu_time;
+pub mod go_module;
 pub mod identity_provider;
 pub mod kubernetes;
 pub mod monitoring;

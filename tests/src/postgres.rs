@@ -65,6 +65,30 @@ impl Postgres {
         self.server.restart().expect("a PostgreSQL that was killed starts again");
     }
 
+    /// Suspends all processes of the server: connections stay, and nothing is answered.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn suspend(&self) {
+        self.signal_all("-STOP");
+    }
+
+    /// Resumes them.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn resume(&self) {
+        self.signal_all("-CONT");
+    }
+
+    /// The postmaster is first: it starts no more processes then. One that ends meanwhile needs no signal.
+    fn signal_all(&self, signal: &str) {
+        let pid = self.server.pid().expect("the server runs").to_string();
+        let script = format!("kill {signal} \"$0\" && {{ kill {signal} $(ps -o pid= --ppid \"$0\") || true; }}");
+        let ran = Command::new("sh").args(["-c", &script, &pid]).status().expect("sh");
+        assert!(ran.success(), "{script}: {ran}");
+    }
+
     /// Runs a statement and returns its result: one line per row, columns separated by `|`.
     ///
     /// # Panics

@@ -17,6 +17,7 @@ pub mod event;
 mod event_reason;
 pub mod guard;
 pub mod node;
+pub mod taint;
 pub mod write;
 
 use std::sync::Arc;
@@ -98,11 +99,15 @@ impl InstructionExecutor {
             Action::CreateNodeClaim(action) => claim::create_claim(api, &self.cache, rank, action).await,
             Action::MarkLaunched(action) => claim::mark_launched(api, rank, action).await,
             Action::RegisterNode(action) => {
-                node::register_node(api, &self.registrations, self.supports_nomination, rank, action).await
+                let (cache, registrations) = (&self.cache, &self.registrations);
+                node::register_node(api, cache, registrations, self.supports_nomination, rank, action).await
             }
-            Action::NominatePods(action) => node::nominate_pods(api, self.supports_nomination, action).await,
+            Action::NominatePods(action) => {
+                node::nominate_pods(api, &self.cache, self.supports_nomination, action).await
+            }
             Action::InitializeNode(action) => node::initialize_node(api, rank, action).await,
             Action::DrainNode(action) => drain::drain_node(self.drain_context(), rank, action).await,
+            Action::RemoveDisruptedTaint(action) => taint::remove_disrupted_taint(api, rank, action).await,
             Action::DeleteNodeClaim(action) => claim::delete_claim(api, &self.guard, rank, action).await,
             Action::WriteObject(action) => write::write_object(api, action).await,
             Action::RecordEvent(action) => event::record_event(api, &self.events, action).await,

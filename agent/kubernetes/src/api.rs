@@ -69,6 +69,15 @@ impl Api {
         self.request(Method::PATCH, &path, Some(("application/merge-patch+json", patch))).await
     }
 
+    /// Changes an object by a JSON patch (RFC 6902) with this field manager. It changes nothing when one of its tests fails.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when a test fails, and as for every request.
+    pub async fn json_patch_as(&self, manager: &str, path: &str, patch: &Value) -> Result<Value, ApiError> {
+        let path = format!("{path}?fieldManager={manager}");
+        self.request(Method::PATCH, &path, Some(("application/json-patch+json", patch))).await
+    }
+
     /// Posts to a subresource, such as a pod's `eviction`.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fleetwright_proto::v1;
 use serde::Deserialize;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::api::Api;
@@ -22,6 +23,10 @@ use crate::timestamps::{now_ms, parse_millis};
 /// Detection interval: an autoscaler that starts is detected before it launches, because its own
 /// batching takes longer.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Interval at which the Lease of Cluster Autoscaler is looked for while there is none, which is most clusters: what it
+/// launches for is known from its Events too.
+const ABSENT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time for which a write of Karpenter is evidence that it is active, in milliseconds: Karpenter
 /// writes to its pools every few minutes.
@@ -82,18 +87,10 @@ struct DeploymentSpecJson {
 /// is no Karpenter.
 pub(crate) async fn watch_autoscalers(api: Api, cache: Arc<ObjectCache>, karpenter_absent: bool) {
     let mut overridden = false;
+    let mut cluster_autoscaler_due = Instant::now();
     loop {
-        let (name, namespace, lease) = CLUSTER_AUTOSCALER;
-        match ok_if_not_found(api.get::<LeaseJson>(&LEASE.one(namespace, lease)).await) {
-            Ok(found) => cache.update_autoscaler(autoscaler_record(
-                name,
-                &found.into_iter().collect::<Vec<_>>(),
-                &[],
-                0,
-                now_ms(),
-            )),
-            // The last result is kept: a failed request is no evidence.
-            Err(error) => warn!(autoscaler = name, %error, "cannot detect autoscaler"),
+        if Instant::now() >= cluster_autoscaler_due {
+            cluster_autoscaler_due = Instant::now() + detect_cluster_autoscaler(&api, &cache).await;
         }
         match detect_karpenter(&api, &cache).await {
             Ok(found) if karpenter_absent && found.live => {
@@ -114,6 +111,24 @@ pub(crate) async fn watch_autoscalers(api: Api, cache: Arc<ObjectCache>, karpent
             Err(error) => warn!(autoscaler = KARPENTER, %error, "cannot detect autoscaler"),
         }
         tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// Updates the record of Cluster Autoscaler; returns when it is looked for again.
+async fn detect_cluster_autoscaler(api: &Api, cache: &ObjectCache) -> Duration {
+    let (name, namespace, lease) = CLUSTER_AUTOSCALER;
+    match ok_if_not_found(api.get::<LeaseJson>(&LEASE.one(namespace, lease)).await) {
+        Ok(found) => {
+            let interval = if found.is_some() { POLL_INTERVAL } else { ABSENT_INTERVAL };
+            let leases: Vec<LeaseJson> = found.into_iter().collect();
+            cache.update_autoscaler(autoscaler_record(name, &leases, &[], 0, now_ms()));
+            interval
+        }
+        // The last result is kept: a failed request is no evidence.
+        Err(error) => {
+            warn!(autoscaler = name, %error, "cannot detect autoscaler");
+            POLL_INTERVAL
+        }
     }
 }
 
@@ -170,6 +185,11 @@ fn autoscaler_record(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
@@ -215,5 +235,33 @@ mod tests {
         // 15 minutes are 900,000 ms.
         assert_eq!(by(&[], RENEWED - 900_000), "");
         assert!(by(&[], RENEWED - 899_999).contains("wrote"));
+    }
+
+    /// Requests for the Lease of Cluster Autoscaler in ten minutes, on an API server where it is there or not.
+    async fn lease_requests(is_there: bool) -> usize {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&requests);
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let is_lease = request.uri().path() == LEASE.one(CLUSTER_AUTOSCALER.1, CLUSTER_AUTOSCALER.2);
+            counted.fetch_add(usize::from(is_lease), Ordering::Relaxed);
+            let (code, body) = match (is_lease, is_there) {
+                (true, true) => (200, json!({ "metadata": { "name": "cluster-autoscaler" } })),
+                (true, false) => (404, json!({ "kind": "Status", "reason": "NotFound" })),
+                (false, _) => (200, json!({ "metadata": {}, "items": [] })),
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            async move { Response::builder().status(code).body(body).map_err(std::io::Error::other) }
+        });
+        let cache = Arc::new(crate::watch::empty_cache());
+        let watched = watch_autoscalers(Api::new(Client::new(server, "default")), cache, false);
+        let _endless = tokio::time::timeout(Duration::from_secs(594), watched).await;
+        requests.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_not_there_is_asked_for_once_a_minute() {
+        assert_eq!(lease_requests(false).await, 10);
+        // Every 5 s from 0 to 590 s.
+        assert_eq!(lease_requests(true).await, 119);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use agent::config::FactsConfig;
 use agent::{Cluster, ClusterError, Done, Identity, ListWatch};
 use fleetwright_proto::v1;
+use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
 
 use crate::actions::InstructionExecutor;
@@ -49,6 +50,8 @@ pub struct Kubernetes {
     cache: Arc<ObjectCache>,
     epochs: EpochStore,
     executor: InstructionExecutor,
+    /// Whether the API server does not answer; `None` where nothing observes that.
+    unreachable: Option<Receiver<bool>>,
     /// The watches; they end with the cluster.
     _watches: JoinSet<()>,
 }
@@ -64,7 +67,13 @@ impl Kubernetes {
         let events = EventRecorder::new(api.clone(), options.instance);
         let supports_nomination = nomination::is_supported(&identity.kubernetes_version);
         let executor = InstructionExecutor::new(api, Arc::clone(&cache), options.guard, events, supports_nomination);
-        Self { identity, facts, cache, epochs, executor, _watches: watches }
+        Self { identity, facts, cache, epochs, executor, unreachable: None, _watches: watches }
+    }
+
+    /// Reports to the server when the API server does not answer.
+    #[must_use]
+    pub fn with_api_server_status(self, unreachable: Receiver<bool>) -> Self {
+        Self { unreachable: Some(unreachable), ..self }
     }
 
     /// Resumes the drains that the previous leader did not complete. Returns when they complete.
@@ -90,6 +99,10 @@ impl Cluster for Kubernetes {
 
     async fn facts(&self) -> Option<v1::ClusterFacts> {
         Some(self.facts.read().await)
+    }
+
+    fn api_server_unreachable(&self) -> Option<Receiver<bool>> {
+        self.unreachable.clone()
     }
 
     async fn list_and_watch(&self) -> Result<ListWatch, ClusterError> {

@@ -1,5 +1,6 @@
 //! The program `fleetwright-agent`: reads its configuration, waits for the leader lease, and runs
-//! the agent until it receives a signal or loses the lease.
+//! the agent until it receives a signal. When it loses the lease, as in an outage of the API server, it drops everything and
+//! waits for the lease again.
 
 use std::hash::{BuildHasher, Hasher};
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use agent::config::{self, Config, Invocation, InvocationError};
 use agent::intern::content_hash;
 use agent::link::backoff::Backoff;
 use agent::{Identity, Target, shutdown_signal};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::Kubernetes;
 use crate::actions::guard::RemovalGuard;
@@ -43,13 +44,13 @@ pub fn main() -> ExitCode {
         Err(InvocationError::Config(error)) => return report_invalid_input(&error.into()),
     };
     config.start_log();
-    match start(&config) {
-        Ok(ExitReason::Shutdown) => ExitCode::SUCCESS,
-        Ok(ExitReason::LeaseLost(why)) => {
-            error!(reason = %why, "leader lease lost; exiting");
-            ExitCode::FAILURE
+    loop {
+        match start(&config) {
+            Ok(ExitReason::Shutdown) => return ExitCode::SUCCESS,
+            // Everything that acts in the cluster ended with the runtime; another replica may be active.
+            Ok(ExitReason::LeaseLost(why)) => warn!(reason = %why, "leader lease lost; waiting for it again"),
+            Err(error) => return report_invalid_input(&error),
         }
-        Err(error) => report_invalid_input(&error),
     }
 }
 
@@ -70,17 +71,18 @@ fn start(config: &Config) -> anyhow::Result<ExitReason> {
     // One thread suffices for the load, and every further thread needs memory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let reason = runtime.block_on(run(config));
-    // Tasks in progress are cancelled at their next await point.
+    // The tasks of the agent run on this thread: none is running now, and all are dropped with the runtime.
     runtime.shutdown_background();
     reason
 }
 
 async fn run(config: &Config) -> anyhow::Result<ExitReason> {
+    // First of all: a signal that nothing awaits would be lost once a handler was installed.
+    let stop = shutdown_signal();
+    tokio::pin!(stop);
     let Connected { api, access, namespace } = connect(&config.kubernetes).await?;
     let identity = unique_identity(&config.kubernetes.identity.clone().map_or_else(host_name, Ok)?);
     let probes = config.probe_address.map(Probes::listen).transpose()?;
-    let stop = shutdown_signal();
-    tokio::pin!(stop);
     let lease = config.kubernetes.lease.clone();
     let candidate = Candidate {
         api: api.clone(),
@@ -123,8 +125,9 @@ async fn run(config: &Config) -> anyhow::Result<ExitReason> {
         facts: config.facts.clone(),
         guard: RemovalGuard::new(config.guard.removals, config.guard.window),
     };
-    let cluster = Arc::new(Kubernetes::start(api, cluster_identity, epochs, options));
-    // The task ends with the process.
+    let cluster = Kubernetes::start(api, cluster_identity, epochs, options);
+    let cluster = Arc::new(cluster.with_api_server_status(leadership.api_server_unreachable()));
+    // The task ends with the runtime.
     tokio::spawn(Arc::clone(&cluster).resume_drains());
     tokio::select! {
         // The loss of the lease takes precedence over other results.

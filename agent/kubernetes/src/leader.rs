@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use agent::link::backoff::Backoff;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -99,7 +100,8 @@ impl Candidate {
                 Ok(Some(version)) => {
                     let (lease, namespace, identity) = (&self.name, &self.namespace, &self.identity);
                     info!(lease, namespace, identity, "leader lease acquired");
-                    return Leadership { candidate: self.clone(), version, renewed: sent };
+                    let unreachable = watch::Sender::new(false);
+                    return Leadership { candidate: self.clone(), version, renewed: sent, unreachable };
                 }
                 Ok(None) => {
                     backoff.reset();
@@ -211,9 +213,18 @@ pub struct Leadership {
     version: String,
     /// When the last renewal that succeeded was sent.
     renewed: Instant,
+    /// Whether the API server did not answer the last renewal.
+    unreachable: watch::Sender<bool>,
 }
 
 impl Leadership {
+    /// Whether the API server does not answer renewals. The first renewal without an answer precedes the loss of the Lease by
+    /// the time of another attempt: long enough for the server to receive it before the agent ends its stream.
+    #[must_use]
+    pub fn api_server_unreachable(&self) -> watch::Receiver<bool> {
+        self.unreachable.subscribe()
+    }
+
     /// Renews the Lease until that fails for too long or another replica holds it; returns the
     /// reason.
     pub async fn hold_lease(&mut self) -> LeaseLoss {
@@ -221,7 +232,14 @@ impl Leadership {
             tokio::time::sleep(self.candidate.retry_period()).await;
             let left = self.candidate.renew_deadline().saturating_sub(self.renewed.elapsed());
             let sent = Instant::now();
-            match tokio::time::timeout(left.min(self.candidate.renew_timeout()), self.renew_lease()).await {
+            let renewed = tokio::time::timeout(left.min(self.candidate.renew_timeout()), self.renew_lease()).await;
+            let unanswered = match &renewed {
+                Ok(Ok(_)) => false,
+                Ok(Err(error)) => matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Server),
+                Err(_) => true,
+            };
+            self.unreachable.send_if_modified(|known| std::mem::replace(known, unanswered) != unanswered);
+            match renewed {
                 Ok(Ok(version)) => (self.version, self.renewed) = (version, sent),
                 Ok(Err(error)) if error.kind == ErrorKind::Conflict => match self.verify_holder().await {
                     Ok(()) => {}
@@ -345,7 +363,12 @@ mod tests {
         let api = Api::new(Client::new(server, "default"));
         let (namespace, name) = ("default".to_owned(), "fleetwright-agent".to_owned());
         let candidate = Candidate { api, namespace, name, identity: "me".to_owned(), duration: DURATION };
-        Leadership { candidate, version: "1".to_owned(), renewed: Instant::now() }
+        Leadership {
+            candidate,
+            version: "1".to_owned(),
+            renewed: Instant::now(),
+            unreachable: watch::Sender::new(false),
+        }
     }
 
     /// The number of attempts within ten minutes on an API server that answers all with `status`.
@@ -384,5 +407,23 @@ mod tests {
         // at 9 s of 10.
         assert_eq!(held_lease(&[0]).hold_lease().await, other());
         assert_eq!(held_lease(&[0, 1]).hold_lease().await, LeaseLoss::NotRenewed { seconds: 10 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_does_not_answer_is_noted_before_the_lease_is_lost_and_until_it_answers() {
+        let mut lost = held_lease(&[0, 1]);
+        let (begin, mut unreachable) = (Instant::now(), lost.api_server_unreachable());
+        let noted = tokio::spawn(async move {
+            unreachable.changed().await.expect("the lease is held");
+            (*unreachable.borrow_and_update(), begin.elapsed().as_secs())
+        });
+        assert_eq!(lost.hold_lease().await, LeaseLoss::NotRenewed { seconds: 10 });
+        // The first renewal is sent after 2 s and times out 5 s later, 3 s before the Lease is lost.
+        assert_eq!(noted.await.expect("a status"), (true, 7));
+        assert!(*lost.api_server_unreachable().borrow());
+        // The second renewal is answered; a conflict is an answer too.
+        let mut taken = held_lease(&[0]);
+        assert_eq!(taken.hold_lease().await, LeaseLoss::HeldBy("other".to_owned()));
+        assert!(!*taken.api_server_unreachable().borrow());
     }
 }

@@ -6,32 +6,31 @@
 //! second node would otherwise be tried while only the first is schedulable, and lose its
 //! nomination.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fleetwright_proto::v1;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tracing::debug;
 
 use crate::api::Api;
-use crate::error::{ApiError, ErrorKind};
-use crate::fields::text_at;
+use crate::error::ApiError;
+use crate::object_cache::ObjectCache;
+use crate::records::pod::NOMINATION_MANAGER;
 use crate::resource::POD;
-
-/// Field manager of nominations in `metadata.managedFields`: distinguishes them from the
-/// scheduler's own, also after a restart of the agent.
-pub const NOMINATION_MANAGER: &str = "fleetwright-agent-nominations";
 
 /// First minor version of Kubernetes 1 whose scheduler honours external nominations
 /// (NominatedNodeNameForExpectation is on by default from 1.35).
 const FIRST_SUPPORTED_MINOR: u32 = 35;
 
-/// Concurrent nominations: each is two requests of some milliseconds.
-const MAX_CONCURRENT: usize = 8;
+/// Concurrent nominations of all nodes: each is a request of some milliseconds, and an API server refuses (429) what is beyond
+/// the share of a client.
+const MAX_CONCURRENT: usize = 12;
 
-/// Attempts for a pod whose status changes concurrently.
-const MAX_ATTEMPTS: usize = 3;
+/// A process serves one cluster.
+static SLOTS: Semaphore = Semaphore::const_new(MAX_CONCURRENT);
 
 /// Registrations that the server requests together arrive within this time.
 const GATHER_WINDOW: Duration = Duration::from_millis(100);
@@ -51,16 +50,17 @@ pub fn is_supported(version: &str) -> bool {
     (major, minor) >= (1, FIRST_SUPPORTED_MINOR)
 }
 
-/// Nominates one node for pods. Skips pods that are deleted, bound or nominated otherwise, and pods
-/// whose patch the API server rejects: a prompt registration is more important than a nomination.
-pub async fn nominate_pods(api: &Api, node: &str, nominations: &[v1::PodNomination]) {
+/// Nominates one node for pods. Skips pods that are deleted, bound or nominated, and pods whose patch the API server rejects: a
+/// prompt registration is more important than a nomination. What `cache` shows of a pod saves the request.
+pub(crate) async fn nominate_pods(api: &Api, cache: &Arc<ObjectCache>, node: &str, nominations: &[v1::PodNomination]) {
     let mut tasks = JoinSet::new();
     for nomination in nominations {
-        if tasks.len() >= MAX_CONCURRENT {
-            tasks.join_next().await;
-        }
-        let (api, node, nomination) = (api.clone(), node.to_owned(), nomination.clone());
+        let (api, cache, node, nomination) = (api.clone(), Arc::clone(cache), node.to_owned(), nomination.clone());
         tasks.spawn(async move {
+            let _slot = SLOTS.acquire().await;
+            if !cache.lacks_nomination(&nomination, &node) {
+                return;
+            }
             if let Err(error) = nominate_pod(&api, &node, &nomination).await {
                 debug!(pod = nomination.name, namespace = nomination.namespace, node, %error, "cannot nominate node for pod");
             }
@@ -70,31 +70,21 @@ pub async fn nominate_pods(api: &Api, node: &str, nominations: &[v1::PodNominati
 }
 
 async fn nominate_pod(api: &Api, node: &str, nomination: &v1::PodNomination) -> Result<(), ApiError> {
-    let path = POD.one(&nomination.namespace, &nomination.name);
-    for attempt in 1.. {
-        let pod: Value = api.get(&path).await?;
-        let Some(patch) = nomination_patch(&pod, node, &nomination.uid) else { return Ok(()) };
-        match api.patch_as(NOMINATION_MANAGER, &format!("{path}/status"), &patch).await {
-            Err(error) if error.kind == ErrorKind::Conflict && attempt < MAX_ATTEMPTS => {}
-            Err(error) => return Err(error),
-            Ok(_) => return Ok(()),
-        }
-    }
-    Ok(())
+    let path = format!("{}/status", POD.one(&nomination.namespace, &nomination.name));
+    api.json_patch_as(NOMINATION_MANAGER, &path, &nomination_patch(node, &nomination.uid)).await.map(drop)
 }
 
-/// The patch that nominates `node`; `None` for a pod to be skipped.
-fn nomination_patch(pod: &Value, node: &str, uid: &str) -> Option<Value> {
-    let same = text_at(pod, "/metadata/uid") == uid;
-    let bound = !text_at(pod, "/spec/nodeName").is_empty();
-    let nominated = !text_at(pod, "/status/nominatedNodeName").is_empty();
-    let leaving = pod.pointer("/metadata/deletionTimestamp").is_some();
-    (same && !bound && !nominated && !leaving).then(|| {
-        json!({
-            "metadata": { "uid": uid, "resourceVersion": pod.pointer("/metadata/resourceVersion") },
-            "status": { "nominatedNodeName": node },
-        })
-    })
+/// The JSON patch (RFC 6902) that nominates `node`. The API server compares the pod as it is then, so that the agent need
+/// not read it before, and refuses the patch for a pod that is to be skipped. A field that is not set equals null.
+fn nomination_patch(node: &str, uid: &str) -> Value {
+    let test = |path: &str, value: Value| json!({ "op": "test", "path": path, "value": value });
+    json!([
+        test("/metadata/uid", json!(uid)),
+        test("/metadata/deletionTimestamp", Value::Null),
+        test("/spec/nodeName", Value::Null),
+        test("/status/nominatedNodeName", Value::Null),
+        { "op": "add", "path": "/status/nominatedNodeName", "value": node },
+    ])
 }
 
 /// Counts the nodes that are registering and whose nominations are not complete.
@@ -161,21 +151,20 @@ mod tests {
 
     #[test]
     fn only_a_pending_pod_of_that_uid_without_a_nomination_is_nominated() {
-        let pod = json!({ "metadata": { "uid": "u", "resourceVersion": "5" }, "spec": {}, "status": {} });
-        let expected = json!({
-            "metadata": { "uid": "u", "resourceVersion": "5" }, "status": { "nominatedNodeName": "n" },
-        });
-        assert_eq!(nomination_patch(&pod, "n", "u"), Some(expected));
-        assert_eq!(nomination_patch(&pod, "n", "another"), None);
-        let with = |pointer: &str, value: &str| {
-            let mut pod = pod.clone();
-            let (parent, key) = pointer.rsplit_once('/').unwrap();
-            pod.pointer_mut(parent).unwrap()[key] = json!(value);
-            nomination_patch(&pod, "n", "u")
+        let tested = |patch: &Value| -> Vec<(String, Value)> {
+            let tests = patch.as_array().unwrap().iter().filter(|step| step["op"] == "test");
+            tests.map(|step| (step["path"].as_str().unwrap().to_owned(), step["value"].clone())).collect()
         };
-        assert_eq!(with("/spec/nodeName", "m"), None);
-        assert_eq!(with("/status/nominatedNodeName", "m"), None);
-        assert_eq!(with("/metadata/deletionTimestamp", "2026-01-01T00:00:00Z"), None);
+        let patch = nomination_patch("n", "u");
+        let expected = [
+            ("/metadata/uid", json!("u")),
+            ("/metadata/deletionTimestamp", Value::Null),
+            ("/spec/nodeName", Value::Null),
+            ("/status/nominatedNodeName", Value::Null),
+        ];
+        assert_eq!(tested(&patch), expected.map(|(path, value)| (path.to_owned(), value)));
+        let written: Vec<&Value> = patch.as_array().unwrap().iter().filter(|step| step["op"] != "test").collect();
+        assert_eq!(written, [&json!({ "op": "add", "path": "/status/nominatedNodeName", "value": "n" })]);
     }
 
     #[tokio::test(start_paused = true)]

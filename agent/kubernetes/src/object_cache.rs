@@ -209,6 +209,17 @@ impl ObjectCache {
         pods
     }
 
+    /// Whether `pod` waits without a nomination for `node`, as far as the watch has shown. A pod that it has not shown does.
+    #[must_use]
+    pub(crate) fn lacks_nomination(&self, pod: &v1::PodNomination, node: &str) -> bool {
+        let key = (pod.namespace.clone(), pod.name.clone());
+        let state = self.state();
+        let known = state.kinds.get(&v1::ObjectKind::Pod).and_then(|pods| pods.get(&key));
+        let Some(Record::Pod { record, .. }) = known else { return true };
+        let is_nominated = record.nominated_by_agent && record.nominated_node_name == node;
+        record.uid != pod.uid || (record.node_name.is_empty() && !is_nominated)
+    }
+
     /// Whether a Node of this name with this provider id exists. An empty provider id matches every
     /// Node, and so does a Node without one.
     #[must_use]

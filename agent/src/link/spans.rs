@@ -177,7 +177,9 @@ fn describe(action: &Action) -> Option<(&'static str, Vec<v1::StringPair>)> {
         Action::DeleteNodeClaim(delete) => {
             ("delete_node_claim", &*delete.node_claim, &*delete.node, &*delete.provider_id)
         }
-        Action::WriteObject(_) | Action::RecordEvent(_) | Action::NominatePods(_) => return None,
+        Action::RemoveDisruptedTaint(_) | Action::WriteObject(_) | Action::RecordEvent(_) | Action::NominatePods(_) => {
+            return None;
+        }
     };
     let instance = provider_id.rsplit('/').next().unwrap_or_default();
     let attributes = [("fleetwright.nodeclaim", claim), ("k8s.node.name", node), ("host.id", instance)];

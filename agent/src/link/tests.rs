@@ -59,7 +59,7 @@ fn word(output: &Output) -> String {
             Some(Message::Delta(delta)) => format!("delta {}", delta.sequence),
             Some(Message::Ack(ack)) => format!("ack {} {}", ack.instruction_id, ack.outcome().as_str_name()),
             Some(Message::Heartbeat(heartbeat)) => format!("heartbeat {}", heartbeat.last_sequence),
-            Some(Message::Hello(_) | Message::Spans(_)) | None => "other".into(),
+            Some(Message::Hello(_) | Message::Spans(_) | Message::ApiServerStatus(_)) | None => "other".into(),
         },
     }
 }

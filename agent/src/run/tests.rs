@@ -192,6 +192,36 @@ async fn an_address_where_no_server_listens_is_to_be_corrected() {
     assert!(remedy.contains("start the server, or correct server.address"), "{remedy}");
 }
 
+#[tokio::test]
+async fn the_server_receives_each_change_of_an_api_server_that_does_not_answer() {
+    let (status, watched) = watch::channel(false);
+    let (requests, mut sent) = mpsc::channel(OUTGOING_CAPACITY);
+    let reports = tokio::spawn(report_api_server(watched, requests));
+    let mut next = async || match sent.recv().await.and_then(|request| request.message) {
+        Some(v1::connect_request::Message::ApiServerStatus(status)) => Some(status.unreachable),
+        None => None,
+        other => panic!("{other:?}"),
+    };
+    // Nothing is sent of one that answers.
+    status.send_replace(true);
+    assert_eq!(next().await, Some(true));
+    status.send_replace(true);
+    status.send_replace(false);
+    assert_eq!(next().await, Some(false));
+    drop(status);
+    assert_eq!(next().await, None, "the task ends with the cluster");
+    reports.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_new_stream_begins_with_the_status_of_an_api_server_that_does_not_answer() {
+    let (_status, watched) = watch::channel(true);
+    let (requests, mut sent) = mpsc::channel(OUTGOING_CAPACITY);
+    tokio::spawn(report_api_server(watched, requests));
+    let message = v1::connect_request::Message::ApiServerStatus(v1::ApiServerStatus { unreachable: true });
+    assert_eq!(sent.recv().await, Some(v1::ConnectRequest { message: Some(message) }));
+}
+
 /// Lines of the log as they are written.
 #[derive(Clone)]
 struct LogLines(mpsc::UnboundedSender<String>);

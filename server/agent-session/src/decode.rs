@@ -22,7 +22,9 @@ mod text_pool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use controller::cluster::{ClassRecord, ClusterSnapshot, Key, Object, Observation, PodRecord, PoolRecord};
+use controller::cluster::{
+    AttachRecord, ClassRecord, ClusterSnapshot, Key, Object, Observation, PodRecord, PoolRecord,
+};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::change::Change;
 use model::{Labels, NodeName, PodKey, PodShape, PoolName, Text};
@@ -177,6 +179,11 @@ impl Decoder {
         }
         observations
             .extend(self.storage.drain_changed_pods().into_iter().map(|pod| Observation::upsert(Object::Pod(pod))));
+        let limits = self.storage.drain_changed_limits();
+        observations.extend(limits.into_iter().map(|limits| match limits.limits.is_empty() {
+            true => Observation::Delete(Key::Attach(limits.node)),
+            false => Observation::upsert(Object::Attach(limits)),
+        }));
         observations.extend(self.problems.drain_changes());
         Ok(observations)
     }
@@ -193,6 +200,10 @@ impl Decoder {
         snapshot.pools = self.pools.values().cloned().collect();
         snapshot.classes = self.classes.values().cloned().collect();
         snapshot.problems = self.problems.all();
+        let limits: BTreeMap<NodeName, AttachRecord> =
+            self.storage.drain_changed_limits().into_iter().map(|limits| (limits.node.clone(), limits)).collect();
+        snapshot.attach.retain(|record| !limits.contains_key(&record.node));
+        snapshot.attach.extend(limits.into_values());
         let changed = self.storage.drain_changed_pods().into_iter().map(|pod| (pod.key.clone(), pod));
         let mut changed: BTreeMap<PodKey, _> = changed.collect();
         for pod in &mut snapshot.pods {
@@ -222,18 +233,21 @@ impl Decoder {
             Change::Manifest(manifest) => self.manifest(manifest)?,
             Change::Removal(removal) => self.removal(&removal),
             Change::PersistentVolumeClaim(claim) => {
-                self.storage.update_claim(&claim);
-                Decoded::Ignored
+                let read = self.storage.update_claim(&claim);
+                self.report_storage(v1::ObjectKind::PersistentVolumeClaim, (&claim.namespace, &claim.name), read)
             }
             Change::PersistentVolume(volume) => {
                 let read = self.storage.update_volume(&volume);
-                self.report_storage(v1::ObjectKind::PersistentVolume, &volume.name, read)
+                self.report_storage(v1::ObjectKind::PersistentVolume, ("", &volume.name), read)
             }
             Change::StorageClass(class) => {
                 let read = self.storage.update_class(&class);
-                self.report_storage(v1::ObjectKind::StorageClass, &class.name, read)
+                self.report_storage(v1::ObjectKind::StorageClass, ("", &class.name), read)
             }
-            Change::CsiNode(node) => Decoded::Object(Object::Attach(auxiliary::attach(&node))),
+            Change::CsiNode(node) => {
+                let AttachRecord { node, limits } = auxiliary::attach(&node);
+                Decoded::Object(Object::Attach(self.storage.set_csi_limits(node, Some(limits))))
+            }
             Change::PodDisruptionBudget(budget) => self.budget(&budget),
             Change::Unseen(kind) => {
                 let about = || format!("{} objects", kind_name(kind.kind()));
@@ -275,12 +289,17 @@ impl Decoder {
 
     /// Records whether a storage object could be decoded. An undecodable one counts as absent: pods
     /// that need it stay pending with that reason.
-    fn report_storage(&mut self, kind: v1::ObjectKind, name: &str, read: Result<(), FieldError>) -> Decoded {
+    fn report_storage(
+        &mut self,
+        kind: v1::ObjectKind,
+        (namespace, name): (&str, &str),
+        read: Result<(), FieldError>,
+    ) -> Decoded {
         let reason = read.err().map(|problem| format!("{problem}; pods that need it stay pending"));
         if reason.is_some() {
-            self.storage.remove(kind, "", name);
+            self.storage.remove(kind, namespace, name);
         }
-        self.problems.record(|| subject(kind, "", name), reason);
+        self.problems.record(|| subject(kind, namespace, name), reason);
         Decoded::Ignored
     }
 
@@ -300,7 +319,7 @@ impl Decoder {
             [] => None,
             reference => Some(find(&self.volumes, reference, "volume claim set", object)?),
         };
-        let parts = record::PodParts { shape, labels, problem: reading.problem() };
+        let parts = record::PodParts { shape, labels, problem: reading.problem(), scheduler: reading.scheduler() };
         let pod = record::pod(pod, parts, &mut self.texts);
         Ok(self.storage.mount(pod, volumes))
     }
@@ -356,7 +375,7 @@ impl Decoder {
         let Some(kind) = ManifestKind::of(manifest.kind()) else { return Ok(Decoded::Ignored) };
         within("bytes in a manifest", manifest.json.len() as u64, self.limits.manifest_bytes as u64)?;
         within("manifests", self.manifests.len() as u64 + 1, self.limits.manifests as u64)?;
-        let kept = Manifest::received(manifest.json, manifest.resource_version.into());
+        let kept = Manifest::received(kind, manifest.json, manifest.resource_version.into());
         let known = self.manifests.insert((kind, manifest.name.into()), kept.clone());
         Ok(if known.as_ref() == Some(&kept) { Decoded::Ignored } else { Decoded::Manifests })
     }
@@ -376,7 +395,13 @@ impl Decoder {
                 self.storage.remove_node(&node);
                 Key::Node(node)
             }
-            v1::ObjectKind::CsiNode => Key::Attach(name.into()),
+            v1::ObjectKind::CsiNode => {
+                let left = self.storage.set_csi_limits(name.into(), None);
+                return match left.limits.is_empty() {
+                    true => Decoded::Removed(Key::Attach(left.node)),
+                    false => Decoded::Object(Object::Attach(left)),
+                };
+            }
             v1::ObjectKind::PodDisruptionBudget => Key::PodBudget(namespace(), name),
             v1::ObjectKind::NodeClaim => Key::Claim(name.into()),
             v1::ObjectKind::DaemonSet => Key::Daemon(namespace(), name),

@@ -81,6 +81,13 @@ fn action(instruction: &Instruction, now: Timestamp) -> Action {
                 only_if_empty: *only_if_empty,
             })
         }
+        Instruction::RemoveDisruptedTaint { claim, node, provider_id } => {
+            Action::RemoveDisruptedTaint(v1::RemoveDisruptedTaint {
+                node_claim: claim.to_string(),
+                node: node.to_string(),
+                provider_id: provider_id.to_string(),
+            })
+        }
         Instruction::WriteStatus(order) => Action::WriteObject(status::write(order)),
         Instruction::RecordEvent(order) => Action::RecordEvent(status::event(order)),
         Instruction::DeleteClaim { claim, node, provider_id, reason } => Action::DeleteNodeClaim(v1::DeleteNodeClaim {
@@ -203,9 +210,24 @@ mod tests {
         assert_eq!(rendered(&make(Operator::DoesNotExist, &[])), ["k DoesNotExist "]);
         assert_eq!(rendered(&make(Operator::Exists, &[])), ["k Exists "]);
         let between = make(Operator::Gt, &["3"]).intersection(&make(Operator::Lt, &["9"]));
-        assert_eq!(rendered(&between), ["k Gte 4", "k Lte 8"]);
+        assert_eq!(rendered(&between), ["k Gt 3", "k Lt 9"]);
         let without = between.intersection(&make(Operator::NotIn, &["5"]));
-        assert_eq!(rendered(&without), ["k Gte 4", "k Lte 8", "k NotIn 5"]);
+        assert_eq!(rendered(&without), ["k Gt 3", "k Lt 9", "k NotIn 5"]);
+        assert_eq!(rendered(&make(Operator::NotIn, &["a"])), ["k NotIn a"]);
+        let present = make(Operator::Exists, &[]).intersection(&make(Operator::NotIn, &["a"]));
+        assert_eq!(rendered(&present), ["k Exists ", "k NotIn a"]);
+    }
+
+    /// Karpenter's CRDs up to 1.8 know no `Gte` and `Lte`, and none accepts a negative bound.
+    #[test]
+    fn bounds_are_written_as_every_release_of_karpenter_reads_them() {
+        assert_eq!(rendered(&make(Operator::Gte, &["1"])), ["k Gt 0"]);
+        assert_eq!(rendered(&make(Operator::Gte, &["0"])), ["k Exists "]);
+        assert_eq!(rendered(&make(Operator::Lte, &["8"])), ["k Lt 9"]);
+        assert_eq!(rendered(&make(Operator::Lt, &["0"])), ["k Lt 0"]);
+        assert_eq!(rendered(&make(Operator::Lte, &["9223372036854775807"])), ["k Exists "]);
+        let gpus = make(Operator::Gte, &["0"]).intersection(&make(Operator::NotIn, &["3"]));
+        assert_eq!(rendered(&gpus), ["k Exists ", "k NotIn 3"]);
     }
 
     #[test]

@@ -107,10 +107,10 @@ impl Outbox {
             v1::Outcome::PreconditionFailed => Event::InstructionFailed {
                 cluster: self.cluster.clone(),
                 instruction: id,
-                reason: ack.detail.clone(),
+                reason: excerpt(&ack.detail),
                 unmet: true,
             },
-            other => self.failed(id, format!("{}: {}", describe_outcome(other), ack.detail)),
+            other => self.failed(id, format!("{}: {}", describe_outcome(other), excerpt(&ack.detail))),
         })
     }
 
@@ -143,7 +143,10 @@ fn supersedes(newer: &Instruction, older: &Instruction) -> bool {
         Instruction::DeleteClaim { .. } => !matches!(older, Instruction::CreateClaim(_)),
         Instruction::Drain { .. } => matches!(
             older,
-            Instruction::Drain { .. } | Instruction::RegisterNode { .. } | Instruction::InitializeNode { .. }
+            Instruction::Drain { .. }
+                | Instruction::RegisterNode { .. }
+                | Instruction::InitializeNode { .. }
+                | Instruction::RemoveDisruptedTaint { .. }
         ),
         _ => false,
     };
@@ -154,6 +157,18 @@ fn supersedes(newer: &Instruction, older: &Instruction) -> bool {
 fn number(wire_id: &str) -> Option<InstructionId> {
     let (_, number) = wire_id.split_once('-')?;
     number.parse().ok().map(InstructionId)
+}
+
+/// Most bytes of an agent's reason that are kept, logged and shown: any agent of one cluster may send four million.
+const MAX_DETAIL_BYTES: usize = 1_000;
+
+/// The begin of an agent's reason, if it is long.
+fn excerpt(detail: &str) -> String {
+    if detail.len() <= MAX_DETAIL_BYTES {
+        return detail.to_owned();
+    }
+    let end = (0..=MAX_DETAIL_BYTES).rev().find(|at| detail.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}… ({} bytes)", &detail[..end], detail.len())
 }
 
 fn describe_outcome(outcome: v1::Outcome) -> &'static str {
@@ -230,6 +245,23 @@ mod tests {
         assert_eq!(outbox.pending_messages(3, NOW)[0].id, "3-7");
         let again = &outbox.pending_messages(4, NOW)[0];
         assert_eq!((again.id.as_str(), again.epoch, again.generation), ("3-7", 4, 7));
+    }
+
+    #[test]
+    fn a_reason_of_an_agent_is_cut_before_it_is_kept() {
+        assert_eq!(excerpt("why"), "why");
+        let whole = "x".repeat(1_000);
+        assert_eq!(excerpt(&whole), whole);
+        assert_eq!(excerpt(&format!("{whole}y")), format!("{whole}… (1001 bytes)"));
+        // A character of two bytes is not cut in half.
+        assert_eq!(excerpt(&"\u{e9}".repeat(501)), format!("{}… (1002 bytes)", "\u{e9}".repeat(500)));
+        let mut outbox = outbox();
+        outbox.pending_messages(3, NOW);
+        let long = v1::Ack { detail: "x".repeat(100_000), ..ack("3-7", v1::Outcome::PreconditionFailed) };
+        let AckResult::Event(Event::InstructionFailed { reason, .. }) = outbox.acknowledge(&long) else {
+            panic!("it failed")
+        };
+        assert_eq!(reason, format!("{whole}… (100000 bytes)"));
     }
 
     #[test]

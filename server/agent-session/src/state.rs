@@ -169,6 +169,8 @@ pub struct Session {
     facts: Option<DecodedFacts>,
     outbox: Outbox,
     contexts: SentContexts,
+    /// Whether the agent of the last stream said that its API server does not answer.
+    api_server_unreachable: bool,
     /// Memory of objects that are still valid without a decoder: from a closed stream, or from
     /// before the snapshot that is arriving.
     retained: Option<RetainedMemory>,
@@ -190,6 +192,7 @@ impl Session {
             facts: None,
             outbox,
             contexts,
+            api_server_unreachable: false,
             retained: None,
         }
     }
@@ -247,6 +250,8 @@ impl Session {
         }
         // Welcome precedes the instructions, which the agent rejects before it knows the epoch.
         self.uid = Some(uid);
+        // An agent whose API server still does not answer sends that again.
+        self.api_server_unreachable = false;
         self.stream = Stream::Open(OpenStream {
             epoch,
             silent_since: now,
@@ -332,6 +337,12 @@ impl Session {
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self.stream, Stream::Open(_))
+    }
+
+    /// Whether the agent of the present or the last stream said that its API server does not answer.
+    #[must_use]
+    pub fn is_api_server_unreachable(&self) -> bool {
+        self.api_server_unreachable
     }
 
     /// Number of unacknowledged instructions.
@@ -424,6 +435,10 @@ impl Session {
             Some(connect_request::Message::Ack(ack)) => self.handle_ack(&ack),
             Some(connect_request::Message::Heartbeat(heartbeat)) => self.handle_heartbeat(&heartbeat, now),
             Some(connect_request::Message::Spans(spans)) => self.handle_spans(spans, now),
+            Some(connect_request::Message::ApiServerStatus(status)) => {
+                self.api_server_unreachable = status.unreachable;
+                Vec::new()
+            }
             None => Vec::new(),
         }
     }

@@ -1,7 +1,8 @@
 //! Authorizes agents and API clients by the trust file on disk and the keys of its token issuers.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::browser_session::{BrowserSession, BrowserSessionStore, BrowserSessions, PresentedSession};
+use super::cluster_access::ClusterAccess;
 use super::file::{AgentTrust, ClientTrust, IssuerTrust, OidcSignIn, TrustFile, TrustFileError};
 use super::inspection::{Finding, inspect_file};
 use super::issuer::IssuerKeys;
@@ -51,6 +53,17 @@ pub(crate) struct IdentifiedClient {
 /// When an authorization has to be checked again; `None` without authentication.
 pub type ExpiresAt = Option<SystemTime>;
 
+/// What is known of the UID that the agent of a cluster states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UidTrust {
+    /// No agent is authenticated.
+    NotAuthenticated,
+    /// The agent is authenticated by its name, and the trust file does not say its UID.
+    Authenticated,
+    /// The trust file gives the UID to the name.
+    Named,
+}
+
 /// Authorizes peers by the trust file.
 #[derive(Debug)]
 pub struct Authorizer {
@@ -62,6 +75,9 @@ pub struct Authorizer {
     /// Hash of the token by which the other replicas read from this one.
     replica_token_sha256: Option<String>,
     browser_sessions: Option<BrowserSessions>,
+    /// Names and credentials that the trust file has lost, whose sessions are to be ended: an entry that is added again must not
+    /// bring them back.
+    lost: Mutex<Vec<(String, String)>>,
     /// Number of changes of the trust file and the authorities.
     changes: watch::Sender<u64>,
 }
@@ -87,6 +103,7 @@ impl Authorizer {
             authorities: None,
             replica_token_sha256: None,
             browser_sessions: None,
+            lost: Mutex::default(),
             changes: watch::channel(0).0,
         }
     }
@@ -139,10 +156,27 @@ impl Authorizer {
                 _ = interval.tick() => {}
             }
             let _current = self.file();
+            self.end_sessions_of_lost_clients().await;
             if self.authorities.as_ref().is_some_and(|certificates| certificates.refresh()) {
                 self.changes.send_modify(|count| *count += 1);
             }
         }
+    }
+
+    /// Ends the sessions of what the trust file has lost. What the store refuses is tried again.
+    async fn end_sessions_of_lost_clients(&self) {
+        let Some(sessions) = &self.browser_sessions else { return };
+        let lost = std::mem::take(&mut *self.lost());
+        for (client, credential) in lost {
+            match sessions.end_of(&client, &credential).await {
+                Ok(()) => info!(client, "browser sessions ended: client removed from trust file"),
+                Err(_) => self.lost().push((client, credential)),
+            }
+        }
+    }
+
+    fn lost(&self) -> MutexGuard<'_, Vec<(String, String)>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Completes when an authorization has to be checked again: at `expires_at`, after a change of
@@ -175,6 +209,7 @@ impl Authorizer {
                 match TrustFile::read(path) {
                     Ok(file) => {
                         info!(path = %path.display(), "trust file reloaded");
+                        self.lost().extend(lost_clients(&current.file, &file));
                         *current = Current::of(file, version);
                         self.changes.send_modify(|count| *count += 1);
                         self.warn_of_entries_without_effect();
@@ -214,6 +249,34 @@ impl Authorizer {
             }
         }
         Err(why)
+    }
+
+    /// What the trust file says of a cluster that states `uid`, once its agent is authorized by its name.
+    ///
+    /// # Errors
+    /// The trust file gives the UID to another name, or the name another UID.
+    pub fn check_uid(&self, cluster: &str, uid: &str) -> Result<UidTrust, AuthError> {
+        if !self.enforces() {
+            return Ok(UidTrust::NotAuthenticated);
+        }
+        let file = self.file();
+        let mut is_named = false;
+        for entry in &file.agents {
+            let Some(trusted) = entry.cluster_uid.as_deref() else { continue };
+            match (entry.cluster == cluster, trusted == uid) {
+                (true, true) => return Ok(UidTrust::Named),
+                (true, false) => is_named = true,
+                (false, true) => {
+                    let other = &entry.cluster;
+                    return Err(AuthError(format!("the trust file gives the UID {uid} to {other}, not to {cluster}")));
+                }
+                (false, false) => {}
+            }
+        }
+        match is_named {
+            true => Err(AuthError(format!("the trust file gives {cluster} another UID than {uid}"))),
+            false => Ok(UidTrust::Authenticated),
+        }
     }
 
     /// Checks cheaply whether the peer with `credentials` may be the agent of some cluster, without
@@ -275,8 +338,7 @@ impl Authorizer {
             (None, None) => return Err(AuthError("no bearer token was sent".to_owned()).into()),
         };
         if client.scope < needed {
-            let (name, scope) = (client.name, client.scope);
-            return Err(ClientDenial::Scope(format!("{name} has scope {scope}; this needs scope {needed}")));
+            return Err(ClientDenial::Scope(client.lacks(needed)));
         }
         Ok(Some(client))
     }
@@ -292,7 +354,8 @@ impl Authorizer {
         if self.replica_token_sha256.as_ref() == Some(&hash) {
             // Besides what is read, replicas ask each other for their parts of quotes and plans.
             let quota = ClientQuota::default();
-            let client = Client { name: REPLICA_CLIENT.to_owned(), scope: Scope::Plan, quota };
+            let (name, clusters) = (REPLICA_CLIENT.to_owned(), ClusterAccess::all());
+            let client = Client { name, scope: Scope::Plan, quota, clusters, is_replica: true };
             return Ok(IdentifiedClient { client, credential: None, ends_at: None });
         }
         let identified = |entry: &ClientTrust, ends_at| IdentifiedClient {
@@ -358,6 +421,13 @@ impl Authorizer {
         let ends_s = token::verify(token, issuer, &keys, now_s())?.saturating_add(token::LEEWAY_S);
         Ok(UNIX_EPOCH + Duration::from_secs(ends_s.unsigned_abs()))
     }
+}
+
+/// Names and credentials of the clients of `before` that `now` does not have.
+fn lost_clients(before: &TrustFile, now: &TrustFile) -> Vec<(String, String)> {
+    let identity = |entry: &ClientTrust| (entry.name.clone(), entry.credential());
+    let kept: BTreeSet<(String, String)> = now.clients.iter().map(identity).collect();
+    before.clients.iter().map(identity).filter(|client| !kept.contains(client)).collect()
 }
 
 impl Current {

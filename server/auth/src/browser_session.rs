@@ -3,7 +3,7 @@
 //! proxy's log or another port of the host authorizes nothing.
 //!
 //! The store has digests of both, so that a reader of the store cannot act. A session has the scope that the trust file gives its
-//! client now: it ends when the entry, or the credential that signed it in, is gone.
+//! client now: it ends for good when the entry, or the credential that signed it in, is gone.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -65,6 +65,9 @@ pub trait BrowserSessionStore: Send + Sync + fmt::Debug {
 
     /// Deletes a session.
     fn delete<'a>(&'a self, id_sha256: &'a Sha256Digest) -> BoxFuture<'a, Result<(), AuthError>>;
+
+    /// Deletes all sessions of a client that `credential` has signed in.
+    fn delete_of<'a>(&'a self, client: &'a str, credential: &'a str) -> BoxFuture<'a, Result<(), AuthError>>;
 }
 
 /// What a browser presents.
@@ -183,6 +186,13 @@ impl BrowserSessions {
     pub(crate) async fn end(&self, session: &BrowserSession) -> Result<(), AuthError> {
         self.store.delete(&session.id_sha256).await?;
         self.recent().by_id.remove(&session.id_sha256);
+        Ok(())
+    }
+
+    /// Ends all sessions of a client that `credential` has signed in, at all replicas.
+    pub(crate) async fn end_of(&self, client: &str, credential: &str) -> Result<(), AuthError> {
+        self.store.delete_of(client, credential).await?;
+        self.recent().by_id.retain(|_, (session, _)| session.client != client || session.credential != credential);
         Ok(())
     }
 

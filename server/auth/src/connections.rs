@@ -1,7 +1,8 @@
 //! Limits the connections of a listener whose peers are not authenticated.
 //!
 //! A connection starts *idle*, becomes *active* with its first public request, and is *admitted*
-//! while its peer is authorized as agent or client. Admitted connections have slots of their own.
+//! while its peer is authorized as agent or client. Admitted connections have slots of their own, of which each client has a
+//! share, and the last ones are kept for clients that operate the fleet.
 //! Unauthenticated connections share the remaining slots: a new connection is always accepted, and
 //! above the limit the oldest one of the address with the most connections is evicted. So an idle
 //! peer blocks neither an agent nor a health probe.
@@ -22,6 +23,10 @@ pub struct ConnectionLimits {
     pub unauthenticated_per_address: usize,
     /// Maximum admitted connections.
     pub admitted: usize,
+    /// Maximum admitted connections of one client.
+    pub admitted_per_client: usize,
+    /// Admitted connections that only agents and clients of scope `operate` get.
+    pub reserved: usize,
     /// Maximum duration of a handshake.
     pub handshake: Duration,
     /// Maximum time until the first request, including the handshake.
@@ -53,10 +58,14 @@ impl ConnectionLimits {
 
     fn shared(files: usize, admitted: usize) -> Self {
         let unauthenticated = (files / 16).clamp(16, UNAUTHENTICATED);
+        let admitted = admitted.clamp(16, ADMITTED);
         Self {
             unauthenticated,
             unauthenticated_per_address: unauthenticated / 2,
-            admitted: admitted.clamp(16, ADMITTED),
+            admitted,
+            // A browser opens six.
+            admitted_per_client: (admitted / 4).max(8),
+            reserved: admitted / 8,
             handshake: HANDSHAKE,
             silence: SILENCE,
         }
@@ -89,6 +98,8 @@ struct State {
     unauthenticated: BTreeMap<u64, UnauthenticatedConnection>,
     per_address: BTreeMap<IpAddr, usize>,
     admitted: usize,
+    /// Admitted connections of clients, by name.
+    per_client: BTreeMap<Arc<str>, usize>,
     next: u64,
 }
 
@@ -109,13 +120,32 @@ pub struct ConnectionSlot {
     slot_state: Mutex<SlotState>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct SlotState {
     /// Number among the unauthenticated connections; `None` while admitted.
     unauthenticated: Option<u64>,
     /// Open agent streams; a connection carries one.
     agents: usize,
-    client: bool,
+    /// Whose share it counts against, once a client was admitted.
+    client: Option<Option<Arc<str>>>,
+}
+
+/// A client that asks for a slot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claimant<'n> {
+    /// Its name; `None` for one without a share: another replica, and everybody without authentication.
+    pub(crate) name: Option<&'n str>,
+    /// Whether it may have the slots that are kept for those who operate the fleet.
+    pub(crate) operates: bool,
+}
+
+/// Why there is no slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoSlot {
+    /// All are in use, but for those that are reserved for others.
+    Full,
+    /// The client has this many connections, its share.
+    Share(usize),
 }
 
 /// Slot of an agent's stream; when it is dropped, the connection is unauthenticated again.
@@ -136,7 +166,7 @@ impl Connections {
         let number = state.add(address, now, end.clone(), true);
         state.evict_excess(self.limits, address);
         drop(state);
-        let slot_state = Mutex::new(SlotState { unauthenticated: Some(number), agents: 0, client: false });
+        let slot_state = Mutex::new(SlotState { unauthenticated: Some(number), agents: 0, client: None });
         Arc::new(ConnectionSlot { connections: Arc::clone(self), address, end, slot_state })
     }
 
@@ -215,12 +245,30 @@ impl ConnectionSlot {
         }
     }
 
-    /// Admits the peer as client. Returns whether a slot was free.
-    pub(crate) fn admit_client(&self) -> bool {
+    /// Admits the peer as client.
+    ///
+    /// # Errors
+    /// No slot is free for it.
+    pub(crate) fn admit_client(&self, claimant: Claimant<'_>) -> Result<(), NoSlot> {
         let mut slot_state = self.slot_state();
-        let admitted = self.admit(&mut slot_state);
-        slot_state.client |= admitted;
-        admitted
+        if slot_state.client.is_some() {
+            return Ok(());
+        }
+        let mut state = self.connections.state();
+        if slot_state.unauthenticated.is_some() && !self.has_room(&state, claimant.operates) {
+            return Err(NoSlot::Full);
+        }
+        let name: Option<Arc<str>> = claimant.name.map(Arc::from);
+        if let Some(name) = &name {
+            let held = state.per_client.get(name).copied().unwrap_or(0);
+            if held >= self.connections.limits.admitted_per_client {
+                return Err(NoSlot::Share(held));
+            }
+            state.per_client.insert(Arc::clone(name), held + 1);
+        }
+        Self::take(&mut state, &mut slot_state);
+        slot_state.client = Some(name);
+        Ok(())
     }
 
     /// Reserves the slot of an agent stream; a connection carries one at a time.
@@ -234,15 +282,27 @@ impl ConnectionSlot {
     }
 
     fn admit(&self, slot_state: &mut SlotState) -> bool {
-        let Some(number) = slot_state.unauthenticated else { return true };
         let mut state = self.connections.state();
-        if state.admitted >= self.connections.limits.admitted || self.end.is_cancelled() {
-            return false;
+        let is_admitted = slot_state.unauthenticated.is_none() || self.has_room(&state, true);
+        if is_admitted {
+            Self::take(&mut state, slot_state);
         }
-        state.remove(number);
-        state.admitted += 1;
-        slot_state.unauthenticated = None;
-        true
+        is_admitted
+    }
+
+    /// Whether there is a slot for another connection.
+    fn has_room(&self, state: &State, operates: bool) -> bool {
+        let limits = self.connections.limits;
+        let open = limits.admitted.saturating_sub(if operates { 0 } else { limits.reserved });
+        state.admitted < open && !self.end.is_cancelled()
+    }
+
+    /// Takes a slot, unless the connection has one.
+    fn take(state: &mut State, slot_state: &mut SlotState) {
+        if let Some(number) = slot_state.unauthenticated.take() {
+            state.remove(number);
+            state.admitted += 1;
+        }
     }
 
     fn slot_state(&self) -> MutexGuard<'_, SlotState> {
@@ -263,7 +323,7 @@ impl Drop for AgentStreamSlot {
         let slot = &self.0;
         let mut slot_state = slot.slot_state();
         slot_state.agents -= 1;
-        if slot_state.unauthenticated.is_none() && !slot_state.client {
+        if slot_state.unauthenticated.is_none() && slot_state.client.is_none() {
             let mut state = slot.connections.state();
             state.admitted -= 1;
             slot_state.unauthenticated = Some(state.add(slot.address, Instant::now(), slot.end.clone(), false));
@@ -274,8 +334,16 @@ impl Drop for AgentStreamSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let slot_state = *self.slot_state();
+        let slot_state = self.slot_state().clone();
         let mut state = self.connections.state();
+        if let Some(Some(name)) = &slot_state.client
+            && let Some(count) = state.per_client.get_mut(name)
+        {
+            *count -= 1;
+            if *count == 0 {
+                state.per_client.remove(name);
+            }
+        }
         match slot_state.unauthenticated {
             Some(number) => drop(state.remove(number)),
             None => state.admitted -= 1,

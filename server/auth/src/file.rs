@@ -9,6 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::cluster_access::ClusterAccess;
 use super::{AuthError, Client, ClientQuota, Scope};
 
 /// Content of the trust file.
@@ -37,6 +38,8 @@ pub(crate) struct AgentTrust {
     pub token: Option<IssuerTrust>,
     /// DNS name in its certificate, which an authority of `listen.client-ca` signed.
     pub(crate) certificate_name: Option<String>,
+    /// UID of the cluster, that of its namespace `kube-system`: no other name may state it, and this one no other.
+    pub(crate) cluster_uid: Option<String>,
 }
 
 /// Token issuer and the required claims.
@@ -79,6 +82,10 @@ pub(crate) struct ClientTrust {
     pub max_hold_usd_per_hour: Option<f64>,
     /// Plans, quotes and holds that each replica accepts in a minute; absent: no limit.
     pub max_requests_per_minute: Option<u32>,
+    /// Names of the clusters that it may see and act on, and prefixes of names with a `*` behind them; absent: all clusters, and
+    /// what concerns the whole fleet.
+    #[serde(default, deserialize_with = "cluster_access")]
+    pub(crate) clusters: ClusterAccess,
     /// Token issuer, instead of one fixed token.
     #[serde(default, deserialize_with = "issuer_trust")]
     pub token: Option<IssuerTrust>,
@@ -99,6 +106,10 @@ pub(crate) struct OidcSignIn {
     pub(crate) url: String,
     /// Certificate authorities (PEM) of the issuer's HTTPS address; absent: the public ones.
     pub(crate) ca_file: Option<PathBuf>,
+}
+
+fn cluster_access<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ClusterAccess, D::Error> {
+    ClusterAccess::of_patterns(&Vec::<String>::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 /// A table. The obvious mistake, a token in clear, is told without the token.
@@ -148,6 +159,7 @@ impl TrustFile {
             client.check()?;
         }
         distinct(&file.agents)?;
+        distinct_uids(&file.agents)?;
         let agents = file.agents.iter_mut().filter_map(|agent| agent.token.as_mut());
         let clients = file.clients.iter_mut().filter_map(|client| client.token.as_mut());
         for issuer in agents.chain(clients) {
@@ -185,6 +197,10 @@ pub(crate) enum TrustError {
          each cluster its own identity"
     )]
     SharedIdentity(String, String),
+    #[error(
+        "[[agents]] of clusters {0:?} and {1:?} have the same cluster-uid {2:?}; a UID has one name, and a name one UID"
+    )]
+    SharedUid(String, String, String),
     #[error("[[agents]] of cluster {0:?}: give either token = {{ issuer = …, subject = … }} or certificate-name")]
     AgentIdentity(String),
     #[error(
@@ -205,12 +221,30 @@ impl TrustError {
     fn syntax(error: &toml::de::Error, text: &str) -> Self {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
-        Self::Syntax { line, message: without_value(error.message()) }
+        Self::Syntax { line, message: described(error.message()) }
     }
 }
 
+/// `message` without values that may be secrets, and with the name that was meant by an unknown one.
+pub(super) fn described(message: &str) -> String {
+    without_value(message) + &suggestion(message)
+}
+
+/// The end of a message about an unknown field or value: the most similar one of those that it expects, if half of the letters
+/// are right.
+pub(super) fn suggestion(message: &str) -> String {
+    let parts = message.strip_prefix("unknown ").and_then(|rest| rest.split_once("`, expected "));
+    let Some((unknown, expected)) = parts else { return String::new() };
+    let unknown = unknown.split_once('`').map_or(unknown, |(_, name)| name);
+    // Each of the expected ones is between backticks.
+    let expected = expected.split('`').skip(1).step_by(2);
+    let nearest = expected.map(|name| (strsim::osa_distance(unknown, name), name)).min();
+    let similar = nearest.filter(|(distance, name)| distance * 2 <= name.chars().count());
+    similar.map(|(_, name)| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
 /// `message` without the value that has the wrong type: it may be a secret.
-pub(super) fn without_value(message: &str) -> String {
+fn without_value(message: &str) -> String {
     let found = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match found.and_then(|found| found.rsplit_once(", expected ")) {
         Some((found, expected)) => {
@@ -224,10 +258,21 @@ pub(super) fn without_value(message: &str) -> String {
 /// Checks that one identity belongs to one cluster.
 pub(super) fn distinct(agents: &[AgentTrust]) -> Result<(), TrustError> {
     let mut known = BTreeMap::new();
-    for AgentTrust { cluster, token, certificate_name } in agents {
+    for AgentTrust { cluster, token, certificate_name, cluster_uid: _ } in agents {
         let token = token.as_ref().map(|token| (&token.issuer, &token.subject, &token.audience, &token.jwks_file));
         if let Some(other) = known.insert((token, certificate_name), cluster).filter(|other| *other != cluster) {
             return Err(TrustError::SharedIdentity(other.clone(), cluster.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a UID belongs to one cluster.
+pub(super) fn distinct_uids(agents: &[AgentTrust]) -> Result<(), TrustError> {
+    let mut known = BTreeMap::new();
+    for (uid, cluster) in agents.iter().filter_map(|agent| Some((agent.cluster_uid.as_ref()?, &agent.cluster))) {
+        if let Some(other) = known.insert(uid, cluster).filter(|other| *other != cluster) {
+            return Err(TrustError::SharedUid(other.clone(), cluster.clone(), uid.clone()));
         }
     }
     Ok(())
@@ -273,7 +318,8 @@ impl ClientTrust {
 
     /// The client.
     pub(super) fn client(&self) -> Client {
-        Client { name: self.name.clone(), scope: self.scope, quota: self.quota() }
+        let (name, quota, clusters) = (self.name.clone(), self.quota(), self.clusters.clone());
+        Client { name, scope: self.scope, quota, clusters, is_replica: false }
     }
 
     /// What it may hold and ask for.

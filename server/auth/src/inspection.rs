@@ -9,7 +9,9 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::file::{AgentTrust, ClientTrust, IssuerTrust, OidcSignIn, TrustError, distinct};
+use super::file::{
+    AgentTrust, ClientTrust, IssuerTrust, OidcSignIn, TrustError, described, distinct, distinct_uids, suggestion,
+};
 
 /// An error or a warning, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +71,7 @@ fn inspect(text: &str, has_client_ca: bool, missing: impl Fn(&Path) -> Option<St
     for (name, _) in root.get_ref() {
         if !["agents", "clients", "oidc"].contains(&name.get_ref().as_ref()) {
             let message = format!("unknown field `{}`, expected `agents`, `clients` or `oidc`", name.get_ref());
+            let message = format!("{message}{}", suggestion(&message));
             found.errors.push(Finding { line: lines.at(name.span().start), message });
         }
     }
@@ -139,7 +142,7 @@ fn oidc_error(root: &Spanned<DeTable<'_>>, lines: &Lines<'_>) -> Option<Finding>
 fn shared_identities(agents: &[(usize, AgentTrust)]) -> impl Iterator<Item = Finding> {
     let each = agents.iter().enumerate().skip(1).filter_map(|(index, (line, agent))| {
         let mut pairs = agents[..index].iter().map(|(_, earlier)| [earlier.clone(), agent.clone()]);
-        let error = pairs.find_map(|pair| distinct(&pair).err())?;
+        let error = pairs.find_map(|pair| distinct(&pair).and_then(|()| distinct_uids(&pair)).err())?;
         Some(Finding { line: *line, message: error.to_string() })
     });
     each.collect::<Vec<_>>().into_iter()
@@ -176,7 +179,7 @@ impl Lines<'_> {
     /// The error without the text: it may have a secret.
     fn error(&self, error: &toml::de::Error, otherwise: usize) -> Finding {
         let offset = error.span().map_or(otherwise, |span| span.start);
-        Finding { line: self.at(offset), message: super::file::without_value(error.message()) }
+        Finding { line: self.at(offset), message: described(error.message()) }
     }
 }
 
@@ -214,6 +217,30 @@ mod tests {
         let [errors, _] = findings("[[clients]]\nname = 'c0ffee\n", true);
         assert_eq!((errors.len(), errors[0].0), (1, 2), "{errors:?}");
         assert!(!errors[0].1.contains("c0ffee"), "{errors:?}");
+    }
+
+    #[test]
+    fn an_unknown_name_is_an_error_with_the_most_similar_one_that_exists() {
+        let client = "[[clients]]\nname = 'x'\nscope = 'read'\n";
+        let similar = [
+            ("[[agent]]\ncluster = 'a'\n".to_owned(), 1, "agents"),
+            ("[[agents]]\nclustre = 'a'\n".to_owned(), 2, "cluster"),
+            ("[[agents]]\ncluster = 'a'\ncertificate = 'a.example'\n".to_owned(), 3, "certificate-name"),
+            ("[[agents]]\ncluster = 'a'\ntoken = { issuer = 'i', subjekt = 's' }\n".to_owned(), 3, "subject"),
+            (format!("{client}token_sha256 = 'c0ffee'\n"), 4, "token-sha256"),
+            (client.replace("read", "opperate"), 3, "operate"),
+            ("[oidc]\nclient_id = 'x'\n".to_owned(), 2, "client-id"),
+        ];
+        for (text, line, name) in similar {
+            let [errors, _] = findings(&text, true);
+            assert_eq!((errors.len(), errors[0].0), (1, line), "{text}: {errors:?}");
+            assert!(errors[0].1.ends_with(&format!("; did you mean `{name}`?")), "{text}: {errors:?}");
+        }
+        for (text, line) in [("colour = 'red'\n".to_owned(), 1), (format!("{client}colour = 'red'\n"), 4)] {
+            let [errors, _] = findings(&text, true);
+            assert_eq!((errors.len(), errors[0].0), (1, line), "{text}: {errors:?}");
+            assert!(!errors[0].1.contains("did you mean"), "nothing is similar: {errors:?}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! - [`token`]: JWT verification from keys and a time; pure.
 //! - [`issuer`]: keys of token issuers, from a file or by OpenID Connect discovery.
 //! - [`authorizer`]: authorizes agents and clients by the trust file and the keys.
+//! - [`cluster_access`]: the clusters that a client is confined to.
 //! - [`middleware`]: authorizes every gRPC method and every page.
 //! - [`sign_in`]: signs browsers in, by token or by OpenID Connect ([`oidc`]), to sessions ([`browser_session`]).
 //! - [`same_origin`]: refuses requests of pages of other origins.
@@ -22,6 +23,7 @@
 pub mod admission;
 pub mod authorizer;
 pub mod browser_session;
+pub mod cluster_access;
 pub mod connections;
 pub mod file;
 pub mod inspection;
@@ -30,6 +32,7 @@ pub mod middleware;
 mod oidc;
 pub mod rate_limit;
 pub mod replica_connection;
+mod revocable_body;
 mod same_origin;
 pub mod sign_in;
 pub mod tls;
@@ -39,6 +42,8 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use serde::Deserialize;
+
+use cluster_access::ClusterAccess;
 
 /// Scope of a client; each includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -74,6 +79,17 @@ pub struct Client {
     pub scope: Scope,
     /// What it may hold and ask for.
     pub quota: ClientQuota,
+    /// Clusters that it may see and act on.
+    pub clusters: ClusterAccess,
+    /// Whether it is another replica, which passes on requests of clients that it has authorized.
+    pub is_replica: bool,
+}
+
+impl Client {
+    /// Says that its scope is too small.
+    pub(crate) fn lacks(&self, needed: Scope) -> String {
+        format!("{} has scope {}; this needs scope {needed}", self.name, self.scope)
+    }
 }
 
 /// Quota of a client; `None` has no limit.

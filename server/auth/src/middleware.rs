@@ -6,29 +6,30 @@
 //! while a response is streamed.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::extract::{Request as PageRequest, State};
-use axum::http::{HeaderMap, Request, Response, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use http_body::Frame;
-use http_body_util::{BodyStream, StreamBody};
 use tokio::sync::watch;
-use tonic::Status;
 use tonic::body::Body;
+use tonic::{Code, Status};
 use tower::{Layer, Service};
 use tracing::warn;
 
 use super::admission::Admission;
 use super::authorizer::{Authorizer, PresentedCredentials};
 use super::browser_session::PresentedSession;
+use super::connections::{Claimant, ConnectionSlot, NoSlot};
+use super::revocable_body::RevocableBody;
 use super::same_origin::{check_local, check_same_origin};
 use super::tls::Peer;
-use super::{AuthError, ClientDenial, Scope};
+use super::{AuthError, Client, ClientDenial, Scope};
 
 /// Access requirement of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,32 +62,33 @@ const METHODS: &[(&str, AccessRequirement)] = &[
     ("/fleetwright.v1.FleetService/WatchDecisions", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ListProblems", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ListOfferings", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/GetCost", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/GetSpend", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ComputeCost", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ComputeSpend", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ListCostIntervals", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/GetSavings", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ComputeSavings", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/GetServerInfo", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ExplainNode", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ExplainPod", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/GetHold", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ListHolds", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/WatchHold", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/GetFreeze", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ListFreezes", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ReadDecisions", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ReadLog", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ReadContent", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/Freeze", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.FleetService/Thaw", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.FleetService/CreateFreeze", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.FleetService/DeleteFreeze", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/ReleaseQuarantine", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/AcceptClusterUid", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/ForgetCluster", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/ConfirmRemovals", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/ListAuditEntries", AccessRequirement::Client(Scope::Admin)),
-    ("/fleetwright.v1.CapacityService/Plan", AccessRequirement::Client(Scope::Plan)),
-    ("/fleetwright.v1.CapacityService/Quote", AccessRequirement::Client(Scope::Plan)),
-    ("/fleetwright.v1.CapacityService/Hold", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.CapacityService/Commit", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.CapacityService/Release", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.CapacityService/PlanCluster", AccessRequirement::Client(Scope::Plan)),
+    ("/fleetwright.v1.CapacityService/QuoteClusters", AccessRequirement::Client(Scope::Plan)),
+    ("/fleetwright.v1.CapacityService/CreateHold", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.CapacityService/CommitHold", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.CapacityService/ReleaseHold", AccessRequirement::Client(Scope::Operate)),
     ("/grpc.health.v1.Health/Check", AccessRequirement::Public),
     ("/grpc.health.v1.Health/Watch", AccessRequirement::Public),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", AccessRequirement::Client(Scope::Read)),
@@ -188,12 +190,12 @@ async fn authorize_request(authorizer: &Authorizer, request: &mut Request<Body>)
             Ok(None)
         }
         AccessRequirement::Client(scope) => match authorizer.authorize_client(&credentials, scope).await {
-            Ok(_) if !slot.is_none_or(|slot| slot.admit_client()) => Err(full()),
-            Ok(Some(client)) => {
+            Ok(client) => {
+                admit(slot.as_deref(), client.as_ref())?;
+                let Some(client) = client else { return Ok(None) };
                 request.extensions_mut().insert(client);
                 Ok(Some((credentials, scope)))
             }
-            Ok(None) => Ok(None),
             Err(denial) => Err(rejected(path, request.extensions().get::<Peer>(), &denial)),
         },
     }
@@ -208,6 +210,35 @@ pub const AGENT_REJECTED: &str =
 
 fn one_stream() -> Status {
     Status::resource_exhausted("this connection already has a Connect stream; open another connection")
+}
+
+/// Takes a slot for the client of a request.
+fn admit(slot: Option<&ConnectionSlot>, client: Option<&Client>) -> Result<(), Status> {
+    let Some(slot) = slot else { return Ok(()) };
+    let claimant = Claimant {
+        name: client.filter(|client| !client.is_replica).map(|client| &*client.name),
+        operates: client.is_none_or(|client| client.is_replica || client.scope >= Scope::Operate),
+    };
+    slot.admit_client(claimant).map_err(|why| match why {
+        NoSlot::Full => full(),
+        NoSlot::Share(held) => Status::resource_exhausted(format!(
+            "{} has {held} connections open, its share; close some, or send several requests on one",
+            claimant.name.unwrap_or_default()
+        )),
+    })
+}
+
+/// Checks that the client of a page may call the method at `path`, which is called by the request when its body has been read.
+///
+/// # Errors
+/// `PERMISSION_DENIED`; methods that are not known are left to the call.
+pub fn check_scope(path: &str, client: Option<&Client>) -> Result<(), Status> {
+    match (requirement_for(path), client) {
+        (Some(AccessRequirement::Client(needed)), Some(client)) if client.scope < needed => {
+            Err(Status::permission_denied(client.lacks(needed)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Status when every admitted slot is in use.
@@ -225,16 +256,8 @@ fn end_when_revoked(
     credentials: PresentedCredentials,
     scope: Scope,
 ) -> Body {
-    let frames = BodyStream::new(body);
-    let refused = Box::pin(async move { wait_until_denied(&authorizer, changes, &credentials, scope).await });
-    let rest = futures::stream::unfold(Some((frames, refused)), async |left| {
-        let (mut frames, mut refused) = left?;
-        tokio::select! {
-            frame = frames.next() => Some((frame?, Some((frames, refused)))),
-            denial = &mut refused => Some((Ok(denial_trailers(&denial)), None)),
-        }
-    });
-    Body::new(StreamBody::new(rest))
+    let denied = async move { wait_until_denied(&authorizer, changes, &credentials, scope).await };
+    Body::new(RevocableBody::new(body, denied, |denial| Some(denial_trailers(denial))))
 }
 
 /// `changes` was subscribed to before the client was authorized.
@@ -301,16 +324,52 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
+/// The response to a request of a path that is refused with a status.
+pub type Refusal = dyn Fn(&str, &Status) -> axum::response::Response + Send + Sync;
+
+/// How pages are authorized, and how a refusal is told.
+#[derive(Clone)]
+pub struct PageAccess {
+    /// Who may see them.
+    pub authorizer: Arc<Authorizer>,
+    /// Paths of the API have errors of one form.
+    pub refuse: Arc<Refusal>,
+}
+
+impl PageAccess {
+    /// Tells refusals as plain text.
+    pub fn in_text(authorizer: Arc<Authorizer>) -> Self {
+        Self { authorizer, refuse: Arc::new(|_, status| in_text(status)) }
+    }
+}
+
+impl fmt::Debug for PageAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageAccess").finish_non_exhaustive()
+    }
+}
+
+/// A refusal as plain text.
+#[must_use]
+pub fn in_text(status: &Status) -> axum::response::Response {
+    let http = match status.code() {
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (http, format!("{}\n", status.message())).into_response()
+}
+
 /// Serves pages without secrets to everybody: health, the files of the dashboard, the sign-in.
 pub async fn public_page(
-    State(authorizer): State<Arc<Authorizer>>,
+    State(access): State<PageAccess>,
     request: PageRequest,
     next: Next,
 ) -> axum::response::Response {
-    if !authorizer.enforces()
+    if !access.authorizer.enforces()
         && let Err(denial) = check_local(request.uri(), request.headers())
     {
-        return (StatusCode::FORBIDDEN, format!("{denial}\n")).into_response();
+        return (access.refuse)(request.uri().path(), &Status::permission_denied(denial.to_string()));
     }
     if let Some(peer) = request.extensions().get::<Peer>() {
         peer.slot.mark_active();
@@ -319,41 +378,42 @@ pub async fn public_page(
 }
 
 /// Authorizes every other page: by bearer token, by the token as the password of HTTP Basic authentication with any user name,
-/// or by the session of a browser.
+/// or by the session of a browser. The client is an extension of the request.
 pub async fn authorize_page(
-    State(authorizer): State<Arc<Authorizer>>,
+    State(PageAccess { authorizer, refuse }): State<PageAccess>,
     mut request: PageRequest,
     next: Next,
 ) -> axum::response::Response {
     if let Err(denial) = check_origin(&authorizer, request.uri(), request.headers()) {
-        return (StatusCode::FORBIDDEN, format!("{denial}\n")).into_response();
+        return refuse(request.uri().path(), &Status::permission_denied(denial.to_string()));
     }
     let slot = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.slot));
-    // A slot is taken only after authorization, so unauthenticated peers cannot exhaust them.
     let credentials = presented_credentials(&request);
     let changes = authorizer.changes();
-    match authorizer.authorize_client(&credentials, Scope::Read).await {
-        Ok(_) if !slot.is_none_or(|slot| slot.admit_client()) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", full().message())).into_response()
-        }
-        Ok(None) => next.run(request).await,
-        Ok(Some(_)) => {
-            // For the method behind the page, which does not get all headers.
-            request.extensions_mut().insert(credentials.clone());
-            let response = next.run(request).await;
-            response.map(|body| {
-                let trusted =
-                    async move { drop(wait_until_denied(&authorizer, changes, &credentials, Scope::Read).await) };
-                axum::body::Body::from_stream(body.into_data_stream().take_until(Box::pin(trusted)))
-            })
-        }
+    let client = match authorizer.authorize_client(&credentials, Scope::Read).await {
+        Ok(client) => client,
         Err(denial) => {
             warn!(path = request.uri().path(), reason = %denial, "page request rejected");
+            let mut response = refuse(request.uri().path(), &denial_status(&denial, denial.to_string()));
             // A browser that is challenged for a password would ask for it instead of showing the sign-in.
-            let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"fleetwright\"")];
-            (StatusCode::UNAUTHORIZED, challenge, format!("{denial}\n")).into_response()
+            let challenge = HeaderValue::from_static("Bearer realm=\"fleetwright\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            return response;
         }
+    };
+    // A slot is taken only after authorization, so unauthenticated peers cannot exhaust them.
+    if let Err(full) = admit(slot.as_deref(), client.as_ref()) {
+        return refuse(request.uri().path(), &Status::unavailable(full.message()));
     }
+    let Some(client) = client else { return next.run(request).await };
+    request.extensions_mut().insert(client);
+    // For the method behind the page, which does not get all headers.
+    request.extensions_mut().insert(credentials.clone());
+    let response = next.run(request).await;
+    response.map(|body| {
+        let denied = async move { wait_until_denied(&authorizer, changes, &credentials, Scope::Read).await };
+        axum::body::Body::new(RevocableBody::new(body, denied, |_| None))
+    })
 }
 
 fn password(headers: &HeaderMap) -> Option<String> {

@@ -162,10 +162,8 @@ impl OidcClient {
             let secret = with.secret()?;
             form.extend(secret.as_deref().map(|secret| ("client_secret", secret)));
             let answer: TokenResponse = client.post_form(&endpoints.token_endpoint, &form).map_err(failed)?;
-            match token::claimed_nonce(&answer.id_token)? {
-                Some(nonce) if nonce == pending.nonce => Ok(answer.id_token),
-                _ => Err(AuthError("the ID token is of another sign-in: its nonce differs".to_owned())),
-            }
+            token::check_id_token(&answer.id_token, &pending.nonce, &with.client_id)?;
+            Ok(answer.id_token)
         })
         .await
     }

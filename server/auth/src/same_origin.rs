@@ -14,6 +14,7 @@ const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// # Errors
 /// A browser sends it for a page of another origin.
 pub(crate) fn check_same_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), AuthError> {
+    check_single(headers)?;
     let refuse = |what: &str, value: &str| Err(AuthError(format!("{what} {value:?} is a page of another origin")));
     match text(headers, SEC_FETCH_SITE) {
         Some("same-origin" | "none") => return Ok(()),
@@ -32,7 +33,10 @@ pub(crate) fn check_same_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Au
 /// # Errors
 /// The host or the origin is not local.
 pub(crate) fn check_local(uri: &Uri, headers: &HeaderMap) -> Result<(), AuthError> {
-    for (what, host) in [("Host", asked_host(uri, headers)), ("Origin", origin_host(headers))] {
+    check_single(headers)?;
+    let named = uri.authority().map(|authority| authority.as_str());
+    let hosts = [("host", named), ("Host", text(headers, header::HOST.as_str())), ("Origin", origin_host(headers))];
+    for (what, host) in hosts {
         if let Some(host) = host.filter(|host| !is_local(host)) {
             return Err(AuthError(format!(
                 "{what} {host:?} is not localhost; without auth.file this server accepts only requests for localhost"
@@ -40,6 +44,15 @@ pub(crate) fn check_local(uri: &Uri, headers: &HeaderMap) -> Result<(), AuthErro
         }
     }
     Ok(())
+}
+
+/// Refuses a request that states its host or its origin twice: what stands behind this server might read the other one.
+fn check_single(headers: &HeaderMap) -> Result<(), AuthError> {
+    let is_twice = |name: &&str| headers.get_all(*name).iter().count() > 1;
+    match [header::HOST.as_str(), header::ORIGIN.as_str(), SEC_FETCH_SITE].into_iter().find(is_twice) {
+        Some(name) => Err(AuthError(format!("the request has more than one header {name}"))),
+        None => Ok(()),
+    }
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -57,7 +70,8 @@ fn origin_host(headers: &HeaderMap) -> Option<&str> {
 fn is_local(host: &str) -> bool {
     let address = host.parse::<SocketAddr>().map(|address| address.ip());
     let address = address.or_else(|_| host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>());
-    let name = host.rsplit_once(':').map_or(host, |(name, _port)| name);
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let name = host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(name, _port)| name);
     address.map_or_else(|_| name.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
 }
 

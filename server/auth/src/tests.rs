@@ -59,11 +59,16 @@ fn a_contradictory_trust_file_is_rejected() {
             "[[agents]]\ncluster = 'a'\ncertificate-name = 'a.example'\ntoken = { issuer = 'i', subject = 's' }\n",
             "either token",
         ),
-        ("[[agents]]\ncluster = 'a'\ncertificate = 'a.example'\n", "unknown field"),
+        ("[[agents]]\ncluster = 'a'\ncertificate = 'a.example'\n", "; did you mean `certificate-name`?"),
         (
             "[[agents]]\ncluster = 'a'\ntoken = { issuer = 'i', subject = 's' }\n\
              [[agents]]\ncluster = 'b'\ntoken = { issuer = 'i', subject = 's' }\n",
             "\"a\" and \"b\" trust the same",
+        ),
+        (
+            "[[agents]]\ncluster = 'a'\ncertificate-name = 'a.example'\ncluster-uid = 'u'\n\
+             [[agents]]\ncluster = 'b'\ncertificate-name = 'b.example'\ncluster-uid = 'u'\n",
+            "\"a\" and \"b\" have the same cluster-uid \"u\"",
         ),
         ("[[clients]]\nname = 'x'\nscope = 'read'\n", "either token-sha256"),
         ("[[clients]]\nname = 'x'\nscope = 'read'\ntoken-sha256 = 'abc'\n", "64 hexadecimal digits"),

@@ -56,6 +56,13 @@ enum Audience {
 }
 
 impl Audience {
+    fn is_one(&self) -> bool {
+        match self {
+            Self::One(_) => true,
+            Self::Many(audiences) => audiences.len() <= 1,
+        }
+    }
+
     fn contains(&self, wanted: &str) -> bool {
         match self {
             Self::One(audience) => audience == wanted,
@@ -87,18 +94,34 @@ pub(crate) fn claimed_issuer(token: &str) -> Result<String, AuthError> {
     unverified(token)?.iss.ok_or_else(|| AuthError("the token cannot be read: it has no claim iss".to_owned()))
 }
 
-/// Nonce in the unverified claims of an ID token.
+/// Checks that an ID token is of this sign-in at this client: by its nonce, and by the party that it was issued to. Its
+/// signature is not verified here.
 ///
 /// # Errors
-/// As [`claimed_issuer`].
-pub(crate) fn claimed_nonce(token: &str) -> Result<Option<String>, AuthError> {
-    unverified(token).map(|claims| claims.nonce)
+/// As [`claimed_issuer`], or the token is of another sign-in or another client.
+pub(crate) fn check_id_token(token: &str, nonce: &str, client_id: &str) -> Result<(), AuthError> {
+    let claims = unverified(token)?;
+    if claims.nonce.as_deref() != Some(nonce) {
+        return Err(AuthError("the ID token is of another sign-in: its nonce differs".to_owned()));
+    }
+    match (claims.azp, claims.aud) {
+        (Some(party), _) if party != client_id => {
+            Err(AuthError(format!("the ID token was issued to {party:?} (azp), not to {client_id:?}")))
+        }
+        (None, Some(audiences)) if !audiences.is_one() => {
+            Err(AuthError("the ID token has several audiences and does not say to whom it was issued (azp)".to_owned()))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[derive(Deserialize)]
 struct UnverifiedClaims {
     iss: Option<String>,
     nonce: Option<String>,
+    aud: Option<Audience>,
+    /// The party that an ID token was issued to; required beside several audiences (OpenID Connect Core 1.0, 3.1.3.7).
+    azp: Option<String>,
 }
 
 fn unverified(token: &str) -> Result<UnverifiedClaims, AuthError> {
@@ -155,4 +178,35 @@ fn verify_signature(token: &str, keys: &JwkSet) -> Result<Claims, AuthError> {
         }
     }
     Err(AuthError(format!("the token's signature is invalid: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A token with these claims, whose signature nobody has verified.
+    fn token(claims: &Value) -> String {
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        format!("{}.{}.{}", part(&json!({"alg": "ES256"})), part(claims), URL_SAFE_NO_PAD.encode("signature"))
+    }
+
+    #[test]
+    fn an_id_token_is_accepted_for_the_client_that_it_was_issued_to_alone() {
+        let check = |claims: Value| check_id_token(&token(&claims), "n", "us").map_err(|error| error.to_string());
+        assert_eq!(check(json!({"nonce": "n", "aud": "us"})), Ok(()));
+        assert_eq!(check(json!({"nonce": "n", "aud": ["us"]})), Ok(()));
+        assert_eq!(check(json!({"nonce": "n", "aud": ["us", "them"], "azp": "us"})), Ok(()));
+        for (claims, expected) in [
+            (json!({"nonce": "n", "aud": "us", "azp": "them"}), "issued to \"them\""),
+            (json!({"nonce": "n", "aud": ["us", "them"], "azp": "them"}), "issued to \"them\""),
+            (json!({"nonce": "n", "aud": ["us", "them"]}), "does not say to whom"),
+            (json!({"nonce": "m", "aud": "us"}), "of another sign-in"),
+            (json!({"aud": "us"}), "of another sign-in"),
+        ] {
+            let refused = check(claims.clone()).expect_err("it is refused");
+            assert!(refused.contains(expected), "{claims}: {refused}");
+        }
+    }
 }

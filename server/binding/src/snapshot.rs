@@ -1,5 +1,8 @@
 //! A cluster whose nodes and pods leave and come back: where the pods of a node fit without it.
 //!
+//! A node that leaves is drained for a while, and kube-scheduler counts it as a member of its domains until it is gone:
+//! the pods that leave it must be bound in that time, so it stays in its domains here.
+//!
 //! The filters are those of a scheduling cycle (`cluster::filter`). Scores play no part: a pod goes to
 //! the first node of a given order that can run it.
 
@@ -45,7 +48,7 @@ pub struct ClusterSnapshot<'a> {
 }
 
 impl<'a> ClusterSnapshot<'a> {
-    /// The nodes of `input` that are not being deleted. `movable` has for each node, in the order of its
+    /// The nodes of `input`; those that are being deleted are drained. `movable` has for each node, in the order of its
     /// pods, the pod as it is planned when it leaves; `None` for a pod that never does. Pods go to the
     /// nodes of `order`, which are preferred in this order.
     #[must_use]
@@ -60,9 +63,11 @@ impl<'a> ClusterSnapshot<'a> {
         let no_pods = Vec::new();
         let of_nodes = input.nodes.iter().enumerate().map(|(at, node)| {
             let movable = of_movable.get(at).unwrap_or(&no_pods);
+            // A movable pod that is terminating is made anew, and counts as it does then.
             let class = |(at, pod): (usize, &'a model::BoundPod)| match movable.get(at).copied().flatten() {
-                _ if pod.leaving || pod.terminating => None,
+                _ if pod.leaving => None,
                 Some(class) => Some(class),
+                None if pod.terminating => None,
                 None => Some(classes.of_bound(pod)),
             };
             node.pods.iter().enumerate().map(class).collect()
@@ -95,6 +100,7 @@ impl<'a> ClusterSnapshot<'a> {
         for (at, node) in input.nodes.iter().enumerate() {
             if node.stage == model::NodeStage::Deleting {
                 snapshot.closed[at] = true;
+                snapshot.tallies.add_drained_node(&snapshot.domains, at);
             } else {
                 snapshot.count_node(at);
             }
@@ -113,20 +119,21 @@ impl<'a> ClusterSnapshot<'a> {
         self.trial += 1;
     }
 
-    /// Takes `node` out of the cluster, with all the pods that it has in the input.
+    /// Drains `node`: all the pods that it has in the input leave it, and it takes no more.
     pub fn remove_node(&mut self, node: u32) {
         let at = node as usize;
         for class in self.classes[at].iter().copied().flatten() {
             self.tallies.remove_pod(&self.domains, class, at);
         }
-        self.tallies.remove_node(&self.domains, at);
+        self.tallies.drain_node(&self.domains, at);
         self.closed[at] = true;
         self.touched[at] = self.trial;
     }
 
-    /// Brings back a node that was removed, with the pods that it has in the input.
+    /// Brings back a node that was drained, with the pods that it has in the input.
     pub fn restore_node(&mut self, node: u32) {
-        self.count_node(node as usize);
+        self.tallies.undrain_node(&self.domains, node as usize);
+        self.count_pods(node as usize);
         self.closed[node as usize] = false;
     }
 
@@ -138,6 +145,10 @@ impl<'a> ClusterSnapshot<'a> {
 
     fn count_node(&mut self, at: usize) {
         self.tallies.add_node(&self.domains, at);
+        self.count_pods(at);
+    }
+
+    fn count_pods(&mut self, at: usize) {
         for class in self.classes[at].iter().copied().flatten() {
             self.tallies.add_pod(&self.domains, class, at);
         }
@@ -177,12 +188,12 @@ impl<'a> ClusterSnapshot<'a> {
     }
 
     /// Whether the rules of a pod of `class`, which is on `node`, hold there now: they need not after pods have left
-    /// other nodes.
+    /// other nodes. `node` stands for a machine that replaces it, and the node itself is there without pods.
     pub fn keeps_rules(&mut self, class: u32, node: u32) -> bool {
         self.tallies.remove_pod(&self.domains, class, node as usize);
         let rules = &self.rules[class as usize];
         let view = View { rules, hosts: &self.hosts, domains: &self.domains, tallies: &self.tallies };
-        let keeps = view.keeps_rules(node as usize);
+        let keeps = view.keeps_rules_beside(node as usize);
         self.tallies.add_pod(&self.domains, class, node as usize);
         keeps
     }

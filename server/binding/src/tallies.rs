@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use model::Node;
+use model::labels::HOSTNAME;
 
 /// The domain of a node without the label.
 pub(crate) const NO_DOMAIN: u32 = u32::MAX;
@@ -69,6 +70,11 @@ impl<'a> Domains<'a> {
         Some(FewDomains { key, domains: (0..count).map(bit).sum() })
     }
 
+    /// Whether every node is its own domain of the key with this number.
+    pub(crate) fn is_by_host(&self, key: usize) -> bool {
+        self.keys[key] == HOSTNAME
+    }
+
     /// Number of domains of the key with this number.
     pub(crate) fn count(&self, key: usize) -> usize {
         self.count[key]
@@ -88,12 +94,22 @@ pub(crate) struct Tally {
     nodes: usize,
 }
 
+/// Whether nodes that are drained count, which the taint of a drain decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DrainedNodes {
+    Count,
+    /// Taints are honoured, and the pods do not tolerate that of a drain.
+    Excluded,
+}
+
 /// The nodes that count for some tallies.
 #[derive(Debug)]
 struct CountedNodes {
     key: usize,
     /// Whether each node counts; all do if `None`.
     counted: Option<Rc<[bool]>>,
+    /// Whether a node that is drained counts.
+    drained: DrainedNodes,
     /// Nodes that are there and count, by domain.
     there: Vec<u32>,
     /// The tallies by these nodes.
@@ -112,6 +128,11 @@ impl Tally {
     /// Pods in `domain`; 0 for [`NO_DOMAIN`].
     pub(crate) fn count(&self, domain: u32) -> i64 {
         self.counts.get(domain as usize).copied().unwrap_or(0)
+    }
+
+    /// Whether a node that is drained makes a domain.
+    pub(crate) fn counts_drained_nodes(&self, tallies: &Tallies) -> bool {
+        tallies.nodes[self.nodes].drained == DrainedNodes::Count
     }
 
     /// Whether no pod is counted.
@@ -227,9 +248,9 @@ impl Tallies {
         domains: &Domains<'_>,
         classes: Vec<u32>,
         key: usize,
-        counted: Option<Rc<[bool]>>,
+        (counted, drained): (Option<Rc<[bool]>>, DrainedNodes),
     ) -> usize {
-        let nodes = self.nodes_that_count(domains, key, counted);
+        let nodes = self.nodes_that_count(domains, key, counted, drained);
         let definition = (classes, nodes);
         if let Some(known) = self.known.get(&definition) {
             return *known;
@@ -249,16 +270,23 @@ impl Tallies {
         number
     }
 
-    fn nodes_that_count(&mut self, domains: &Domains<'_>, key: usize, counted: Option<Rc<[bool]>>) -> usize {
+    fn nodes_that_count(
+        &mut self,
+        domains: &Domains<'_>,
+        key: usize,
+        counted: Option<Rc<[bool]>>,
+        drained: DrainedNodes,
+    ) -> usize {
         if self.nodes_of_key.len() <= key {
             self.nodes_of_key.resize_with(key + 1, Vec::new);
         }
-        let known = self.nodes_of_key[key].iter().find(|nodes| self.nodes[**nodes].counted == counted);
+        let is_same = |nodes: &CountedNodes| nodes.counted == counted && nodes.drained == drained;
+        let known = self.nodes_of_key[key].iter().find(|nodes| is_same(&self.nodes[**nodes]));
         if let Some(known) = known {
             return *known;
         }
         let there = vec![0; domains.count(key)];
-        self.nodes.push(CountedNodes { key, counted, there, tallies: Vec::new() });
+        self.nodes.push(CountedNodes { key, counted, drained, there, tallies: Vec::new() });
         self.nodes_of_key[key].push(self.nodes.len() - 1);
         self.nodes.len() - 1
     }
@@ -296,31 +324,48 @@ impl Tallies {
 
     /// Counts `node` as a member of its domains.
     pub(crate) fn add_node(&mut self, domains: &Domains<'_>, node: usize) {
-        for nodes in &mut self.nodes {
-            let Some(domain) = nodes.domain(domains, node) else { continue };
-            let at = domain as usize;
-            nodes.there[at] += 1;
-            if nodes.there[at] == 1 {
-                for number in &nodes.tallies {
-                    let tally = &mut self.list[*number];
-                    tally.minimum.add_domain(tally.counts[at]);
-                }
-            }
-        }
+        self.nodes.iter_mut().for_each(|nodes| join(&mut self.list, nodes, domains, node));
     }
 
-    /// Takes `node` out of its domains; its pods are to be removed before.
-    pub(crate) fn remove_node(&mut self, domains: &Domains<'_>, node: usize) {
-        for nodes in &mut self.nodes {
-            let Some(domain) = nodes.domain(domains, node) else { continue };
-            let at = domain as usize;
-            nodes.there[at] -= 1;
-            if nodes.there[at] == 0 {
-                for number in &nodes.tallies {
-                    let tally = &mut self.list[*number];
-                    tally.minimum.remove_domain(tally.counts[at]);
-                }
-            }
+    /// Counts `node`, which is drained, as a member of its domains.
+    pub(crate) fn add_drained_node(&mut self, domains: &Domains<'_>, node: usize) {
+        let counting = self.nodes.iter_mut().filter(|nodes| nodes.drained == DrainedNodes::Count);
+        counting.for_each(|nodes| join(&mut self.list, nodes, domains, node));
+    }
+
+    /// Has `node` drained; its pods are to be removed before.
+    pub(crate) fn drain_node(&mut self, domains: &Domains<'_>, node: usize) {
+        let excluding = self.nodes.iter_mut().filter(|nodes| nodes.drained == DrainedNodes::Excluded);
+        excluding.for_each(|nodes| leave(&mut self.list, nodes, domains, node));
+    }
+
+    /// Counts `node` again where its drain excluded it.
+    pub(crate) fn undrain_node(&mut self, domains: &Domains<'_>, node: usize) {
+        let excluding = self.nodes.iter_mut().filter(|nodes| nodes.drained == DrainedNodes::Excluded);
+        excluding.for_each(|nodes| join(&mut self.list, nodes, domains, node));
+    }
+}
+
+fn join(list: &mut [Tally], nodes: &mut CountedNodes, domains: &Domains<'_>, node: usize) {
+    let Some(domain) = nodes.domain(domains, node) else { return };
+    let at = domain as usize;
+    nodes.there[at] += 1;
+    if nodes.there[at] == 1 {
+        for number in &nodes.tallies {
+            let tally = &mut list[*number];
+            tally.minimum.add_domain(tally.counts[at]);
+        }
+    }
+}
+
+fn leave(list: &mut [Tally], nodes: &mut CountedNodes, domains: &Domains<'_>, node: usize) {
+    let Some(domain) = nodes.domain(domains, node) else { return };
+    let at = domain as usize;
+    nodes.there[at] -= 1;
+    if nodes.there[at] == 0 {
+        for number in &nodes.tallies {
+            let tally = &mut list[*number];
+            tally.minimum.remove_domain(tally.counts[at]);
         }
     }
 }
@@ -347,10 +392,10 @@ mod tests {
     }
 
     /// Two nodes in zone a, one in b, one in c, and the tally of class 0 by zone.
-    fn by_zone(nodes: &[Node]) -> (Domains<'_>, Tallies, usize) {
+    fn by_zone(nodes: &[Node], drained: DrainedNodes) -> (Domains<'_>, Tallies, usize) {
         let (mut domains, mut tallies) = (Domains::default(), Tallies::default());
         let key = domains.key("zone", nodes);
-        let tally = tallies.define(&domains, vec![0], key, None);
+        let tally = tallies.define(&domains, vec![0], key, (None, drained));
         (domains, tallies, tally)
     }
 
@@ -361,7 +406,7 @@ mod tests {
     #[test]
     fn the_minimum_is_that_of_the_domains_with_a_node() {
         let nodes = nodes();
-        let (domains, mut tallies, tally) = by_zone(&nodes);
+        let (domains, mut tallies, tally) = by_zone(&nodes, DrainedNodes::Count);
         assert_eq!(tallies.get(tally).global_minimum(None), 0);
         tallies.add_node(&domains, 0);
         tallies.add_pod(&domains, 0, 0);
@@ -384,9 +429,9 @@ mod tests {
     }
 
     #[test]
-    fn the_minimum_follows_pods_and_nodes_that_leave() {
+    fn the_minimum_follows_pods_and_nodes_that_taints_exclude() {
         let nodes = nodes();
-        let (domains, mut tallies, tally) = by_zone(&nodes);
+        let (domains, mut tallies, tally) = by_zone(&nodes, DrainedNodes::Excluded);
         (0..4).for_each(|node| tallies.add_node(&domains, node));
         for node in [0, 1, 2, 2, 2, 3] {
             tallies.add_pod(&domains, 0, node);
@@ -394,20 +439,40 @@ mod tests {
         // 2, 3, 1.
         assert_eq!(tallies.get(tally).global_minimum(None), 1);
         tallies.remove_pod(&domains, 0, 0);
-        tallies.remove_node(&domains, 0);
+        tallies.drain_node(&domains, 0);
         // 1, 3, 1: the other node of zone a is there.
         assert_eq!((tallies.get(tally).global_minimum(Some(3)), tallies.get(tally).total), (1, 5));
         tallies.remove_pod(&domains, 0, 1);
         // 0, 3, 1.
         assert_eq!(tallies.get(tally).global_minimum(None), 0);
-        tallies.remove_node(&domains, 1);
-        // Gone, 3, 1.
+        tallies.drain_node(&domains, 1);
+        // Excluded, 3, 1.
         assert_eq!((tallies.get(tally).global_minimum(None), tallies.get(tally).global_minimum(Some(3))), (1, 0));
         tallies.remove_pod(&domains, 0, 3);
-        tallies.remove_node(&domains, 3);
-        // Gone, 3, gone.
+        tallies.drain_node(&domains, 3);
+        // Excluded, 3, excluded.
         assert_eq!(tallies.get(tally).global_minimum(None), 3);
-        tallies.add_node(&domains, 3);
+        tallies.undrain_node(&domains, 3);
         assert_eq!(tallies.get(tally).global_minimum(None), 0);
+    }
+
+    #[test]
+    fn a_drained_node_stays_in_its_domain() {
+        let nodes = nodes();
+        let (domains, mut tallies, tally) = by_zone(&nodes, DrainedNodes::Count);
+        (1..4).for_each(|node| tallies.add_node(&domains, node));
+        tallies.add_drained_node(&domains, 0);
+        for node in [2, 3, 3] {
+            tallies.add_pod(&domains, 0, node);
+        }
+        // 0, 1, 2: zone a has two nodes without pods.
+        tallies.drain_node(&domains, 1);
+        assert_eq!((tallies.get(tally).global_minimum(None), tallies.get(tally).global_minimum(Some(3))), (0, 0));
+        let (domains, mut tallies, tally) = by_zone(&nodes, DrainedNodes::Excluded);
+        tallies.add_node(&domains, 2);
+        tallies.add_drained_node(&domains, 0);
+        tallies.add_pod(&domains, 0, 2);
+        // Zone a does not count.
+        assert_eq!(tallies.get(tally).global_minimum(None), 1);
     }
 }

@@ -7,7 +7,9 @@ mod snapshot;
 mod work;
 
 use model::input::PlanningInput;
+use model::labels::{INITIALIZED, REGISTERED};
 use model::plan::Plan;
+use model::{DaemonSet, NodeSelectorTerm, PodShape, Requirement, Text};
 
 use crate::{Joining, Order, Steps, realise};
 use fixture::{Launch, PRICE, order};
@@ -86,4 +88,52 @@ fn pods_that_no_plan_places_any_more_remain_pending() {
     let realised = realise(&launch.input, &launch.plan, order, &mut |cluster| nothing(cluster), &mut steps);
     let realised = realised.expect("the steps suffice");
     assert_eq!((realised.cost.0, realised.pending), (2 * PRICE, 1));
+}
+
+/// Two nodes of 4 CPUs, each with a DaemonSet pod of 1 CPU, that the plan fills by a pod of 3 CPUs and three of 1 CPU,
+/// which are first in the queue.
+fn tight_beside_a_daemon(change: impl FnOnce(&mut PodShape)) -> Launch {
+    let mut launch = Launch::default();
+    let (first, second) = (launch.node("a"), launch.node("a"));
+    let (large, small, agent) = (launch.shape(3000, 3, 0), launch.shape(1000, 1, 1), launch.shape(1000, 1, 2));
+    launch.constrain(change);
+    launch.input.daemons.push(DaemonSet {
+        namespace: Text::from("kube-system"),
+        name: Text::from("agent"),
+        shape: agent,
+        labels: 0,
+    });
+    launch.pod(large, first);
+    for _ in 0..3 {
+        launch.pod(small, second);
+    }
+    launch
+}
+
+#[test]
+fn a_daemon_set_that_waits_for_registered_nodes_takes_the_room_of_any_other() {
+    let selects = |key: &'static str| {
+        move |shape: &mut PodShape| {
+            shape.node_selector.insert(Text::from(key), Text::from("true"));
+        }
+    };
+    let requires = |shape: &mut PodShape| {
+        let expressions = vec![Requirement::equals(REGISTERED, "true")];
+        shape.node_affinity.push(NodeSelectorTerm { expressions, names: Vec::new() });
+    };
+    let launches = [
+        tight_beside_a_daemon(|_| {}),
+        tight_beside_a_daemon(selects(REGISTERED)),
+        tight_beside_a_daemon(selects(INITIALIZED)),
+        tight_beside_a_daemon(requires),
+    ];
+    for launch in launches {
+        // Together: one node gets two of the small pods, the other one. With the DaemonSet pods 1 CPU and 2 are free, so
+        // that the large pod needs a third node; without them it would fit.
+        let together = launch.realise(order(0, Joining::Together));
+        assert_eq!((together.cost.0, together.extra_nodes, together.pending), (3 * PRICE, 1, 0));
+        // One by one: the first node is full with the small pods, the second with the large one.
+        let one_by_one = launch.realise(order(0, Joining::OneByOne));
+        assert_eq!((one_by_one.cost.0, one_by_one.extra_nodes, one_by_one.pending), (2 * PRICE, 0, 0));
+    }
 }

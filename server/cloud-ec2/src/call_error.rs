@@ -5,12 +5,10 @@ use std::fmt;
 
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use cloud::provider::is_denied;
 use model::Text;
 
 use crate::error_class::{ErrorClass, chain, error_class};
-
-/// Codes of a right that the credentials lack: EC2's, IAM's, and that of the services with JSON.
-const DENIED: [&str; 3] = ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException"];
 
 /// What may be done about a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,11 +108,6 @@ impl CallError {
             CallErrorClass::NotAssumable => "RoleNotAssumable",
         }
     }
-}
-
-/// Whether the code says that the credentials lack a right.
-pub(crate) fn is_denied(code: &str) -> bool {
-    DENIED.contains(&code)
 }
 
 fn class_of(code: &str, status: u16) -> CallErrorClass {

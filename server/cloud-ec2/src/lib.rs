@@ -18,7 +18,7 @@
 //!
 //! Launches need `ec2:CreateFleet`, `ec2:RunInstances`, `ec2:CreateTags`, `ec2:CreateLaunchTemplate`,
 //! `ec2:DescribeLaunchTemplates`, `ec2:DeleteLaunchTemplate`, `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
-//! instance profile. [`interruption`] needs `ec2:DescribeInstanceStatus`, `sqs:GetQueueUrl`, `sqs:ReceiveMessage` and
+//! instance profile. [`interruption`] needs `ec2:DescribeInstanceStatus`, `ec2:DescribeSpotInstanceRequests`, `sqs:GetQueueUrl`, `sqs:ReceiveMessage` and
 //! `sqs:DeleteMessage`. [`discovery`] needs `ec2:DescribeInstanceTypes`, `ec2:DescribeInstanceTypeOfferings`,
 //! `ec2:DescribeAvailabilityZones`, `ec2:DescribeSpotPriceHistory` and `pricing:GetProducts`. [`nodeclass`] has its own
 //! list.

@@ -166,6 +166,7 @@ impl NodeClassResolver {
             eks: eks.as_ref().map(Option::as_ref),
             access: &access,
             session: session.as_ref().err(),
+            is_confined: self.sessions.confines(&query.cluster),
             subnets: subnets.0.as_deref().unwrap_or_default(),
             groups: groups.0.as_deref().unwrap_or_default(),
             reservations: reservations.0.as_deref().unwrap_or_default(),

@@ -10,19 +10,20 @@ use aws_sdk_ec2::types::{Filter, InstanceStateChange, InstanceStateName};
 use cloud::notice::Notice;
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
+    is_denied,
 };
+use model::interruption::InterruptionKind;
 use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{ClusterName, Text, Timestamp};
 use tracing::warn;
 
 use crate::call_budget::{CallBudget, LocalBudget};
-use crate::call_error::is_denied;
 use crate::clients::Connection;
 use crate::failure::{ASSUME_ROLE, CREATE_FLEET, Failure, TEMPLATE_NOT_FOUND};
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
 use crate::interruption::queue::Queue;
 use crate::interruption::setup::QueueSetup;
-use crate::interruption::status;
+use crate::interruption::{shown, status};
 use crate::launch_template::{CREATE_TEMPLATE, create_call};
 use crate::launches::Launches;
 use crate::nodeclass::NodeClassResolver;
@@ -35,6 +36,7 @@ use crate::watch::InstanceWatcher;
 
 const DESCRIBE: &str = "DescribeInstances";
 const DESCRIBE_STATUS: &str = "DescribeInstanceStatus";
+const DESCRIBE_SPOT: &str = "DescribeSpotInstanceRequests";
 const TERMINATE: &str = "TerminateInstances";
 
 /// Code of `CreateLaunchTemplate` for a name in use.
@@ -113,7 +115,7 @@ impl Ec2Cloud {
     /// The queue of this name in the account and region.
     #[must_use]
     pub fn interruption_queue(&self, name: &str) -> Queue {
-        Queue::new(self.sessions.shared().sqs.clone(), name)
+        Queue::new(self.sessions.shared().sqs.clone(), name, &self.settings.region, self.clock)
     }
 
     /// The queue of this name and its rules, to set them up.
@@ -360,16 +362,42 @@ impl CloudProvider for Ec2Cloud {
         Ok(status::notices(&found, self.now()))
     }
 
-    async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
+    async fn shown_notices(&self, asked: &[(Text, InterruptionKind)]) -> Result<Option<Vec<Notice>>, CloudError> {
+        let now = self.now();
+        let ids = || filter("instance-id", asked.iter().map(|(id, _)| id.to_string()));
+        let is_asked = |kind: InterruptionKind| asked.iter().any(|(_, one)| *one == kind);
+        let mut found = Vec::new();
+        let mut pages = self.client().describe_instances().filters(ids()).into_paginator().send();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| Failure::read(DESCRIBE, &error).of_call())?;
+            let instances = page.reservations().iter().flat_map(|reservation| reservation.instances());
+            found.extend(instances.flat_map(|instance| shown::of_instance(instance, now)));
+        }
+        if is_asked(InterruptionKind::SpotInterrupted) {
+            let mut pages = self.client().describe_spot_instance_requests().filters(ids()).into_paginator().send();
+            while let Some(page) = pages.next().await {
+                let page = page.map_err(|error| Failure::read(DESCRIBE_SPOT, &error).of_call())?;
+                found
+                    .extend(page.spot_instance_requests().iter().filter_map(|request| shown::of_request(request, now)));
+            }
+        }
+        if is_asked(InterruptionKind::ScheduledChange) {
+            let notices = self.status_notices().await?.into_iter();
+            found.extend(notices.filter(|notice| asked.iter().any(|(id, _)| *id == notice.instance)));
+        }
+        Ok(Some(found))
+    }
+
+    async fn events(&self) -> Result<Option<Vec<CloudEvent>>, CloudError> {
         if self.launches.is_collection_due(self.now())
             && let Err(error) = self.collect_launch_templates().await
         {
             warn!(region = self.settings.region, %error, "cannot delete unused launch templates; trying again in ten minutes");
         }
         if !self.watch().is_due((self.clock)()) {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let listed = self.all(self.client().describe_instances().filters(managed_filter())).await?;
-        Ok(self.watch().compare(listed))
+        Ok(Some(self.watch().compare(listed)))
     }
 }

@@ -104,6 +104,11 @@ impl Sessions {
         }
     }
 
+    /// Whether changes for `cluster` are made in a session of its own.
+    pub(crate) fn confines(&self, cluster: &ClusterName) -> bool {
+        role_of(&self.roles, cluster).is_some()
+    }
+
     /// What `read` takes from the entry of `cluster`, which is made if there is none; `None` without roles.
     fn with_entry<T>(&self, cluster: &ClusterName, read: impl FnOnce(&Entry) -> T) -> Option<Result<T, CallError>> {
         let arn = match role_of(&self.roles, cluster)? {

@@ -22,6 +22,46 @@ use model::{
 /// costs API time (Karpenter's AWS provider sends as many).
 pub const MAX_OVERRIDES: usize = 60;
 
+/// Codes of a right that the credentials lack: EC2's, IAM's, and that of the services with JSON.
+const DENIED: [&str; 3] = ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException"];
+
+/// Codes of credentials that are expired, unknown or blocked: no call succeeds with them.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>
+const CREDENTIALS: [&str; 12] = [
+    "AuthFailure",
+    "Blocked",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "IncompleteSignature",
+    "InvalidClientTokenId",
+    "MissingAuthenticationToken",
+    "OptInRequired",
+    "PendingVerification",
+    "RequestExpired",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+];
+
+/// The call that makes a session of a role; without the session no other call is sent.
+const ASSUME_ROLE: &str = "AssumeRole";
+
+/// Whether the code says that the credentials lack a right.
+#[must_use]
+pub fn is_denied(code: &str) -> bool {
+    DENIED.contains(&code)
+}
+
+/// What an error says about the cloud rather than about the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outage {
+    /// It gave no answer, or reported a fault of its own.
+    NoAnswer,
+    /// It refuses the credentials for every call.
+    Credentials,
+    /// It denies the action.
+    Denied,
+}
+
 /// Codes of refusals that another attempt does not repeat: a launch template was deleted, and the next
 /// attempt creates it again.
 const RETRYABLE: [&str; 2] = ["InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"];
@@ -237,6 +277,24 @@ impl fmt::Display for Override {
 }
 
 impl CloudError {
+    /// What the error says about the cloud; `None` for an answer to the request.
+    #[must_use]
+    pub fn outage(&self) -> Option<Outage> {
+        match self {
+            Self::Unknown { .. } => Some(Outage::NoAnswer),
+            Self::Refused { operation, code, .. } if &**operation == ASSUME_ROLE || CREDENTIALS.contains(&&**code) => {
+                Some(Outage::Credentials)
+            }
+            Self::Refused { code, .. } if is_denied(code) => Some(Outage::Denied),
+            Self::Refused { .. }
+            | Self::InsufficientCapacity { .. }
+            | Self::RequestLimitExceeded { .. }
+            | Self::IdempotentParameterMismatch { .. }
+            | Self::NotFound { .. }
+            | Self::Foreign { .. } => None,
+        }
+    }
+
     /// The failure for the controller; `None` when the same request must be repeated.
     #[must_use]
     pub fn as_launch_failure(&self) -> Option<LaunchFailure> {
@@ -368,9 +426,51 @@ pub trait CloudProvider: Send + Sync {
         std::future::ready(Ok(Vec::new()))
     }
 
-    /// Events since the last call.
+    /// What the cloud says itself about the instances that `asked` names by their ids, as far as it can show what their
+    /// notices say: more notices than those are possible. `None` where nobody else can send notices in the cloud's name, so
+    /// that there is nothing to compare.
+    ///
+    /// # Errors
+    /// [`CloudError`] when the instances could not be looked up.
+    fn shown_notices(
+        &self,
+        asked: &[(Text, InterruptionKind)],
+    ) -> impl Future<Output = Result<Option<Vec<Notice>>, CloudError>> + Send {
+        let _notices_are_its_own = asked;
+        std::future::ready(Ok(None))
+    }
+
+    /// Events since the last call; `None` when the cloud was not asked, because no question is due yet.
     ///
     /// # Errors
     /// [`CloudError`] when the events could not be fetched; none is lost.
-    fn events(&self) -> impl Future<Output = Result<Vec<CloudEvent>, CloudError>> + Send;
+    fn events(&self) -> impl Future<Output = Result<Option<Vec<CloudEvent>>, CloudError>> + Send;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_silence_refused_credentials_and_denied_actions_say_something_about_the_cloud() {
+        let refused = |operation: &str, code: &str| CloudError::Refused {
+            operation: operation.into(),
+            code: code.into(),
+            message: "text".to_owned(),
+        };
+        for (error, expected) in [
+            (CloudError::Unknown { operation: "CreateFleet".into() }, Some(Outage::NoAnswer)),
+            (refused("DescribeInstances", "RequestExpired"), Some(Outage::Credentials)),
+            (refused("CreateFleet", "AuthFailure"), Some(Outage::Credentials)),
+            // Whatever the code: no other call is sent without the session.
+            (refused("AssumeRole", "AccessDenied"), Some(Outage::Credentials)),
+            (refused("CreateFleet", "UnauthorizedOperation"), Some(Outage::Denied)),
+            (refused("CreateFleet", "InvalidParameterValue"), None),
+            (CloudError::InsufficientCapacity { unavailable: Vec::new() }, None),
+            (CloudError::RequestLimitExceeded { retry_after_ms: 1 }, None),
+            (CloudError::NotFound { id: "i-1".into() }, None),
+        ] {
+            assert_eq!(error.outage(), expected, "{error}");
+        }
+    }
 }

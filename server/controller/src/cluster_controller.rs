@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::{Arc, MutexGuard};
 
 use super::cost_records::CostRecords;
-use super::disruption::{DecisionQueue, Disruption, ReplacementRecords};
+use super::disruption::{DecisionQueue, Disruption, Notices, ReplacementRecords};
 use super::guardrails::{ClusterGuardrails, DisabledGuards, Guard, is_allowed_by_mode};
 use super::holds::Holds;
 use super::lifecycle_counters::LifecycleCounter;
@@ -104,6 +104,8 @@ pub struct ClusterController {
     pub(crate) state: CopyOnWrite<ClusterState>,
     /// Which pods are planned, and when.
     pub(crate) provisioner: Provisioner,
+    /// Notices of the cloud.
+    pub(crate) notices: Notices,
     /// Owners of pods on machines that the cloud interrupted lately.
     pub(crate) interrupted_owners: InterruptedOwners,
     /// Guardrail state of this cluster.
@@ -198,9 +200,10 @@ impl ClusterController {
     /// of disruption reads it.
     fn configure_state(&mut self, ctx: &Context<'_>) {
         let (hold, shadow) = (ctx.settings.hold_after_external_scale_up, self.is_shadow(ctx));
-        if !self.state.is_configured(hold, shadow) {
+        if !self.state.is_configured(hold, shadow, &ctx.settings.schedulers) {
             self.state.hold_after_external_scale_up(hold);
             self.state.set_shadow(shadow);
+            self.state.set_schedulers(ctx.settings.schedulers.clone());
         }
         let rules = ComparisonRules {
             is_resolver: ctx.settings.class_facts == ClassFacts::Resolved,

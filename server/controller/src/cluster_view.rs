@@ -50,7 +50,7 @@ impl ClusterController {
             cluster: self.cluster.clone(),
             connected: self.connected,
             synced: self.state.is_synced(),
-            synced_since: self.state.synced_since(),
+            synced_since: self.state.last_synced(),
             unsynced_since: self.unsynced_since,
             version: self.state.version(),
             pods: self.state.live_pods(),
@@ -69,6 +69,7 @@ impl ClusterController {
             autoscalers: self.state.active_autoscalers().cloned().collect(),
             problems: self.state.problems().collect(),
             unmanaged_pools: self.unmanaged_pools(),
+            unusable_nodes: self.unusable_nodes(),
             counters: self.lifecycle_counter.counters(),
             holds: self.holds.counts(),
             pod_durations: self.pod_durations.durations(),
@@ -119,7 +120,7 @@ impl ClusterController {
         pods.map(view).collect()
     }
 
-    /// Nodes, and machines without one.
+    /// Nodes, and machines without one, by the name that they keep while they exist.
     fn nodes_view(&self, costs: &CostView<'_>, now: Timestamp) -> Vec<NodeView> {
         let mut of_node: FxHashMap<&NodeName, &ManagedClaim> = FxHashMap::default();
         let mut nodes = Vec::new();
@@ -130,7 +131,7 @@ impl ClusterController {
             }
         }
         nodes.extend(self.state.nodes().map(|node| self.node_view(node, of_node.get(&node.name).copied(), costs, now)));
-        nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        nodes.sort_unstable_by(|one, other| one.id().cmp(other.id()));
         nodes
     }
 
@@ -139,6 +140,7 @@ impl ClusterController {
         let instance = machine.instance();
         NodeView {
             name: NodeName::from(machine.name().as_text().clone()),
+            uid: self.claim_uid(machine),
             provider_id: machine.provider_id().clone(),
             instance_type: instance.map(|instance| instance.instance_type.as_text().clone()).unwrap_or_default(),
             zone: instance.map(|instance| instance.zone.as_text().clone()).unwrap_or_default(),
@@ -164,6 +166,7 @@ impl ClusterController {
         let cost = |machine: &ManagedClaim| costs.parts(machine, Some((node, &requests)));
         NodeView {
             name: node.name.clone(),
+            uid: machine.map_or_else(|| node.uid.clone(), |machine| self.claim_uid(machine)),
             machine: machine.map(|machine| self.machine_view(machine, cost(machine), now)),
             provider_id: node.provider_id.clone(),
             instance_type: label(labels::INSTANCE_TYPE),
@@ -175,6 +178,10 @@ impl ClusterController {
             requested: requests.total(),
             allocatable: CpuAndMemory::of(&node.allocatable),
         }
+    }
+
+    fn claim_uid(&self, machine: &ManagedClaim) -> Text {
+        self.state.claim(machine.name()).map(|claim| claim.uid.clone()).unwrap_or_default()
     }
 
     fn machine_view(&self, machine: &ManagedClaim, cost: CostParts, now: Timestamp) -> MachineView {

@@ -132,14 +132,19 @@ impl<'c> CostView<'c> {
         if self.is_blocked || self.is_kept_by_pool(machine, node) || self.is_protected(node) {
             return CostCause::Blocked;
         }
-        let state = &self.controller.state;
         match self.controller.disruption.consolidation.planned_blocks.of_node(&node.name) {
             Some(blocks) => cause_of_all(blocks),
-            None if state.pods_on(&node.name).any(|pod| state.eviction_blocker(pod, self.now).is_some()) => {
-                CostCause::Blocked
-            }
+            None if self.is_kept_by_pods(node) => CostCause::Blocked,
             None => CostCause::Unexplained,
         }
+    }
+
+    /// Whether a pod of the node may not be evicted, or was moved too lately to be moved again.
+    fn is_kept_by_pods(&self, node: &NodeRecord) -> bool {
+        let state = &self.controller.state;
+        let interval = self.controller.region.settings().consolidation.move_interval;
+        state.pods_on(&node.name).any(|pod| state.eviction_blocker(pod, self.now).is_some())
+            || state.recent_move_to(&node.name, interval, self.now).is_some()
     }
 
     /// Whether the disruption settings of its NodePool keep the node now.
@@ -219,7 +224,9 @@ const fn cause_of(code: BlockCode) -> CostCause {
         | BlockCode::Guardrail
         | BlockCode::BackOff
         | BlockCode::Replacing
-        | BlockCode::RecentlyMoved => CostCause::Blocked,
+        | BlockCode::RecentlyMoved
+        | BlockCode::OtherScheduler
+        | BlockCode::LocalVolume => CostCause::Blocked,
         BlockCode::NoSavings | BlockCode::NoCapacity | BlockCode::SpotFlexibility => CostCause::NoSavings,
         BlockCode::NotInitialized | BlockCode::Deleting | BlockCode::NotManaged | BlockCode::NotPlanned => {
             CostCause::Unexplained

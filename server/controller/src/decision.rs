@@ -97,6 +97,10 @@ pub struct Decision {
     pub launches: Vec<PlannedMachine>,
     /// Machines to remove.
     pub removals: Vec<Removal>,
+    /// What is removed, in the order of `removals`.
+    pub removed: Vec<OutgoingNode>,
+    /// Nodes that it puts under replacement: their pods get other places by it, and later decisions remove them.
+    pub replaced: Vec<OutgoingNode>,
     /// What the removals move: all pods if consolidation decided them, otherwise those that a decision to save has moved before.
     pub moves: Vec<DecidedMoves>,
     /// Pods assigned to existing or launching capacity, and the name of the Node or NodeClaim.
@@ -117,6 +121,8 @@ pub struct Decision {
     pub price_date: Option<Text>,
     /// What would have been executed without shadow mode, one sentence each.
     pub would: Vec<String>,
+    /// NodeClaims of earlier decisions that the API server refused, one sentence each.
+    pub refused: Vec<String>,
     /// Warnings about consequences that may surprise.
     pub notes: Vec<String>,
     /// Input of its plan, to be recorded with it; `None` for decisions without a plan.
@@ -145,6 +151,8 @@ impl Decision {
             state_version,
             launches: Vec::new(),
             removals: Vec::new(),
+            removed: Vec::new(),
+            replaced: Vec::new(),
             moves: Vec::new(),
             assignments: Vec::new(),
             unplaced: Vec::new(),
@@ -155,10 +163,46 @@ impl Decision {
             lower_bound: MicroUsd(0),
             price_date: None,
             would: Vec::new(),
+            refused: Vec::new(),
             notes: Vec::new(),
             basis: None,
             removal_record: None,
         }
+    }
+}
+
+/// A node that a decision removes, or puts under replacement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutgoingNode {
+    /// Its NodeClaim.
+    pub claim: ClaimName,
+    /// Its Node; empty before it joins.
+    pub node: NodeName,
+    /// NodePool of the NodeClaim.
+    pub pool: PoolName,
+    /// Instance type; empty if it is not known.
+    pub instance_type: Text,
+    /// Capacity type; empty if it is not known.
+    pub capacity_type: Text,
+    /// Price per hour.
+    pub price: MicroUsd,
+    /// The decision that put it under replacement, if one of this process has.
+    pub planned_by: Option<DecisionId>,
+}
+
+impl Decision {
+    /// Pods that it moves off the nodes that it puts under replacement; 0 if there are none.
+    #[must_use]
+    pub fn moved_pods(&self) -> usize {
+        let launched: usize = self.launches.iter().map(|machine| machine.pods.len()).sum();
+        if self.replaced.is_empty() { 0 } else { launched + self.assignments.len() }
+    }
+
+    /// What it saves an hour once the nodes that it puts under replacement are removed.
+    #[must_use]
+    pub fn savings(&self) -> MicroUsd {
+        let replaced: i64 = self.replaced.iter().map(|node| node.price.0).sum();
+        MicroUsd(if self.replaced.is_empty() { 0 } else { replaced - self.new_cost.0 })
     }
 }
 
@@ -222,5 +266,5 @@ pub struct UnplacedPod {
     /// The pod.
     pub pod: PodKey,
     /// One reason for each NodePool considered.
-    pub reasons: Vec<Reason>,
+    pub reasons: Arc<[Reason]>,
 }

@@ -16,7 +16,7 @@
 //! [`methods::static_scale_down`], [`methods::hold_ended`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
 //! [`replace_first`], [`replacements`], [`replacement_backoff`], [`replacement_records`] and [`replacement_recovery`] (capacity before a removal), [`consolidation`],
-//! [`plan_input`], [`running_cluster`] and [`consolidation_check`] (plans of disruption), [`queue`] (decisions that
+//! [`plan_input`], [`running_cluster`], [`consolidation_check`] and `taken_room` (plans of disruption), [`queue`] (decisions that
 //! are not durable yet), [`execution`] (check, record, launch, drain), [`removal_check`] (what the
 //! verifier judges removals by).
 
@@ -30,6 +30,9 @@ mod execution;
 mod interruptions;
 pub(crate) mod method;
 pub(crate) mod methods;
+mod notice_answers;
+mod notices;
+mod opt_in;
 mod plan_input;
 mod queue;
 mod removal_check;
@@ -42,6 +45,7 @@ mod replacements;
 mod running_cluster;
 pub mod selection;
 pub(crate) mod settings;
+mod taken_room;
 
 pub use methods::consolidation::CONSOLIDATION;
 pub use methods::drift::DRIFT;
@@ -55,13 +59,14 @@ pub use methods::repair::REPAIR;
 pub(crate) use methods::repair::repair_of;
 pub use methods::static_scale_down::STATIC_SCALE_DOWN;
 pub use methods::voluntary_repair::VOLUNTARY_REPAIR;
+pub(crate) use notices::Notices;
 pub(crate) use queue::DecisionQueue;
 pub(crate) use replacement_records::ReplacementRecords;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Removal;
 use crate::nodeclaim::DrainTerms;
+use crate::{DecisionId, Removal};
 use consolidation_schedule::Consolidation;
 pub(crate) use method::BlockedRepair;
 use method::{DisruptionView, Method, PlannedReplacement, Selection};
@@ -82,13 +87,29 @@ pub(crate) struct Disruption {
     changed_since_pass: bool,
     /// Replacements that failed.
     pub(crate) backoff: ReplacementBackoff,
+    /// The decision that put a node under replacement, by its NodeClaim.
+    planned_by: BTreeMap<ClaimName, DecisionId>,
     /// Machines that the cloud recommends to leave.
     recommended: BTreeSet<ClaimName>,
+    /// Machines whose maintenance the cloud has scheduled.
+    maintenance: BTreeMap<ClaimName, Maintenance>,
     /// When disruption is planned.
     pub(crate) consolidation: Consolidation,
     /// Machines that the last pass found empty, or drifted, and that nothing on them holds.
     eligible: (usize, usize),
 }
+
+/// Maintenance of a machine that the cloud has scheduled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Maintenance {
+    /// When it was told first.
+    since: Timestamp,
+    /// When it was told last. A status that lasts is told every ten minutes.
+    told: Timestamp,
+}
+
+/// Time after which maintenance that the cloud has told of no more is over or cancelled.
+const MAINTENANCE_TTL: Millis = Millis::from_hours(1);
 
 /// Removals that a method proposes.
 #[derive(Debug)]
@@ -147,6 +168,23 @@ impl Disruption {
         self.schedule_now();
     }
 
+    /// Has the machine replaced as far as budgets and guardrails allow: the cloud has scheduled its maintenance.
+    pub fn announce_maintenance(&mut self, claim: ClaimName, now: Timestamp) {
+        self.maintenance.entry(claim).or_insert(Maintenance { since: now, told: now }).told = now;
+        self.schedule_now();
+    }
+
+    /// Machines whose maintenance the cloud has scheduled, and since when that is known.
+    pub(crate) fn maintenance(&self) -> BTreeMap<ClaimName, Timestamp> {
+        self.maintenance.iter().map(|(claim, told)| (claim.clone(), told.since)).collect()
+    }
+
+    /// Drops what the cloud says of machines that are gone, and maintenance that it does not tell of any more.
+    fn drop_old_notices(&mut self, is_there: impl Fn(&ClaimName) -> bool, now: Timestamp) {
+        self.recommended.retain(&is_there);
+        self.maintenance.retain(|claim, told| is_there(claim) && now.duration_since(told.told) < MAINTENANCE_TTL);
+    }
+
     /// Has a pass run at `at`, unless one is due earlier.
     pub fn schedule_at(&mut self, at: Timestamp) {
         self.next_pass = Some(self.next_pass.map_or(at, |pass| pass.min(at)));
@@ -200,6 +238,7 @@ impl Disruption {
                 *pass.held_by_budget.entry(pool).or_default() += held;
             }
             view.being_removed.extend(removals.iter().map(|removal| removal.claim.clone()));
+            view.being_replaced.extend(replacements.iter().map(|planned| planned.removal.claim.clone()));
             let drain_terms = method.drain_terms(&view);
             pass.proposals.push(Proposal { method, selected, removals, drain_terms, replacements });
         }

@@ -11,6 +11,7 @@ use super::unavailable_offerings::OfferingKey;
 use crate::cluster::replacement::ReplacementWait;
 use crate::cluster::{HoldId, LaunchedFacts};
 use cost::CostInterval;
+use model::interruption::InterruptionKind;
 use model::node_class::NodeClassQuery;
 use model::{
     ClaimName, ClusterName, Labels, LaunchOrder, NodeName, PodKey, PoolName, ProviderId, Taint, Text, Timestamp,
@@ -81,6 +82,14 @@ pub enum Effect {
         claim: ClaimName,
         /// Provider id of the instance.
         provider_id: ProviderId,
+    },
+    /// Ask the cloud what it says itself about instances that notices name; answered by `NoticesAnswered`. Not ordered
+    /// after other calls in progress.
+    ConfirmNotices {
+        /// The target cluster.
+        cluster: ClusterName,
+        /// Provider ids of the instances, and what the notices say.
+        notices: Vec<(ProviderId, InterruptionKind)>,
     },
     /// Ask the store for the probes of offerings; answered by `ProbesAnswered`, or not at all.
     ClaimProbes {
@@ -171,6 +180,7 @@ impl Effect {
             | Self::Terminate { cluster, .. }
             | Self::Resync { cluster, .. }
             | Self::Describe { cluster, .. }
+            | Self::ConfirmNotices { cluster, .. }
             | Self::Inspect { cluster, .. }
             | Self::CloseLaunch { cluster, .. }
             | Self::RecordLaunched { cluster, .. }
@@ -250,6 +260,15 @@ pub enum Instruction {
         /// The reason, one sentence.
         reason: Text,
     },
+    /// Take the taint `karpenter.sh/disrupted` off a Node that records no drain of this NodeClaim.
+    RemoveDisruptedTaint {
+        /// Name of the NodeClaim.
+        claim: ClaimName,
+        /// Name of the Node.
+        node: NodeName,
+        /// Provider id of the instance: a Node of that name on another instance is not changed.
+        provider_id: ProviderId,
+    },
     /// Remove the finalizers of Node (if any) and NodeClaim and delete both. The instance is gone.
     DeleteClaim {
         /// Name of the NodeClaim.
@@ -278,6 +297,7 @@ impl Instruction {
             | Self::RegisterNode { claim, .. }
             | Self::InitializeNode { claim, .. }
             | Self::Drain { claim, .. }
+            | Self::RemoveDisruptedTaint { claim, .. }
             | Self::DeleteClaim { claim, .. } => Some(claim),
             Self::NominatePods { .. } | Self::WriteStatus(_) | Self::RecordEvent(_) => None,
         }

@@ -1,5 +1,6 @@
 //! Events that the controller handles.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::guardrails::fleet_counters::LocalCounters;
@@ -127,6 +128,15 @@ pub enum Event {
         kind: InterruptionKind,
         /// When it ends, as far as the cloud has set a time.
         ends: Option<Timestamp>,
+    },
+    /// The cloud answered what it says itself about instances that notices name.
+    NoticesAnswered {
+        /// The cluster that the event concerns.
+        cluster: ClusterName,
+        /// Provider ids of the instances, and what the notices say.
+        asked: Vec<(ProviderId, InterruptionKind)>,
+        /// The answer.
+        answer: NoticeAnswer,
     },
     /// The complete list of active freezes.
     FreezesChanged {
@@ -263,6 +273,7 @@ impl Event {
             | Self::LeaseAcquired { cluster, .. }
             | Self::Listed { cluster, .. }
             | Self::ProbesAnswered { cluster, .. }
+            | Self::NoticesAnswered { cluster, .. }
             | Self::Interrupted { cluster, .. } => Some(cluster),
             Self::Launched(launched) => Some(&launched.cluster),
             Self::NodeClassResolved { query, .. } => Some(&query.cluster),
@@ -272,6 +283,33 @@ impl Event {
             | Self::OfferingsUnavailable { .. }
             | Self::RemoteCounters { .. }
             | Self::Tick => None,
+        }
+    }
+}
+
+/// What the cloud says itself about instances that notices name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoticeAnswer {
+    /// What it shows of them.
+    Shown(BTreeSet<(ProviderId, InterruptionKind)>),
+    /// This cloud shows nothing of the kind, and no queue that others may send to has its notices.
+    NotAsked,
+    /// It could not be asked.
+    Failed,
+}
+
+impl NoticeAnswer {
+    /// Whether a notice of this kind about the instance is followed. One that ends at a time that is near is, if the cloud
+    /// does not answer: the pods have no other time.
+    #[must_use]
+    pub fn confirms(&self, provider_id: &ProviderId, kind: InterruptionKind) -> bool {
+        let has_ended = [InterruptionKind::InstanceStopped, InterruptionKind::InstanceTerminated];
+        match self {
+            Self::Shown(shown) => {
+                [kind].iter().chain(&has_ended).any(|kind| shown.contains(&(provider_id.clone(), *kind)))
+            }
+            Self::NotAsked => true,
+            Self::Failed => !has_ended.contains(&kind) && kind != InterruptionKind::ScheduledChange,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use model::interruption::InterruptionKind;
 use model::{ClaimName, ProviderId, Text};
 use verifier::RemovalViolation;
 
@@ -73,6 +74,20 @@ pub enum Finding {
         /// What is missing, and what to do.
         why: Text,
     },
+    /// A notice says of an instance what the cloud does not say of one that is paid so.
+    ImpossibleNotice {
+        /// Name of the NodeClaim.
+        claim: ClaimName,
+        /// What the notice says.
+        kind: InterruptionKind,
+    },
+    /// The cloud has not confirmed a notice, and it is too old by now.
+    NoticeDropped {
+        /// Name of the NodeClaim.
+        claim: ClaimName,
+        /// What the notice says.
+        kind: InterruptionKind,
+    },
     /// The agent reported something for new nodes that cannot be used.
     UnusableFact {
         /// What it is, and what is allowed.
@@ -130,6 +145,16 @@ impl fmt::Display for Finding {
             Self::NodeClassNotResolved { node_class, condition, why } => {
                 write!(f, "EC2NodeClass {node_class} is not ready for launches, {condition}: {why}")
             }
+            Self::ImpossibleNotice { claim, kind } => write!(
+                f,
+                "a notice about the instance of NodeClaim {claim} says that {kind}, which cannot be for its capacity type: it \
+                 is ignored. Check who may send to the queue of interruption.queue"
+            ),
+            Self::NoticeDropped { claim, kind } => write!(
+                f,
+                "a notice about the instance of NodeClaim {claim} says that {kind}, and the cloud has not confirmed it: it is \
+                 dropped. Check who may send to the queue of interruption.queue"
+            ),
             Self::UnusableFact { why } => write!(
                 f,
                 "the agent's report of what new nodes need cannot be used as a whole: {why}. Correct `[cluster]` in the \

@@ -13,7 +13,8 @@
 //! - [`unannounced_deletions`] blocks the removal of a Node that lost pods without a termination
 //!   event, until its window passes without further loss.
 //! - [`rate_limits`] blocks launches and voluntary removals above a count in a sliding window, per
-//!   cluster and fleet, until the window moves on.
+//!   cluster and fleet, until the window moves on. The removal of a machine that is replaced is reserved when its
+//!   replacement begins: launch and removal pass together, or neither.
 //! - [`launch_backoff`] blocks launches for a pod that was bound to none of the machines launched
 //!   for it, for a delay that doubles.
 //! - [`circuit_breaker`] blocks voluntary removals in a cluster whose launches fail, and in the
@@ -38,6 +39,7 @@
 //!   [`Event::FreezesChanged`](super::Event::FreezesChanged).
 //! - Launches and removals of a cluster, launches per pod: open and closed launch rows
 //!   (`restore`); a NodeClaim without a row counts by its creation time.
+//! - Removals that are reserved for replacements under way: the recorded replacements.
 //! - Launches and removals of the fleet, outcomes of launches: counters that every replica
 //!   published, including replicas that have stopped ([`fleet_counters`]).
 //! - Mode and limits: the configuration.
@@ -81,9 +83,10 @@ pub(crate) use cluster::ClusterGuardrails;
 pub(super) use disabled_guards::DisabledGuards;
 pub(super) use disabled_guards::Guard;
 pub(crate) use effect_filter::is_allowed_by_mode;
-pub(crate) use fleet::Guardrails;
+pub(crate) use fleet::{Guardrails, ReplacementRoom};
 pub use freeze::Freeze;
 pub(crate) use freeze::Freezes;
+pub(crate) use launch_backoff::BackedOffPods;
 pub use mode::Mode;
 pub use object_counts::ObjectCounts;
 pub use recent_launch::{RESTORE_WINDOW, RecentLaunch};

@@ -6,15 +6,17 @@
 //! with the decision that launches for them, so that the next owner of the cluster knows both or neither.
 //!
 //! The observed state has the places as [bookings](crate::cluster::Bookings): planning counts them as pods on their nodes,
-//! and no voluntary disruption selects these nodes. A pod with the label [`HOLD`] takes the place of a booked pod.
+//! and no voluntary disruption selects these nodes. A pod with the label [`HOLD`] takes the place of a booked pod
+//! of its namespace that requests no less; for any other pod on the nodes of a hold the hold is given other room.
 //!
 //! Reading order: [`hold`] (values), [`ledger`] (the part), `planning` (requests and answers), `reconcile` (what follows from
-//! the state of the cluster).
+//! the state of the cluster), `strangers` (what pods are told that have no place in a hold).
 
 pub mod hold;
 pub(crate) mod ledger;
 mod planning;
 mod reconcile;
+mod strangers;
 
 pub use crate::cluster::{HOLD, HoldId};
 pub use hold::{CapacityHold, HeldPods, HoldCounts, HoldEnd, HoldKind, HoldPlace, HoldStatus};

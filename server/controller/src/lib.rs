@@ -76,11 +76,14 @@ pub mod unavailable_offerings;
 pub mod view;
 
 pub use cluster_controller::ClusterController;
-pub use decision::{ClaimOrder, Decision, DecisionId, DecisionReason, MethodReason, PlannedMachine, UnplacedPod};
+pub use decision::{
+    ClaimOrder, Decision, DecisionId, DecisionReason, MethodReason, OutgoingNode, PlannedMachine, UnplacedPod,
+};
 pub use decision_input::{DecisionAnswer, DecisionInput};
+pub use disruption::methods::method_reasons;
 pub use disruption::settings::{DisruptionSettings, RebalanceRecommendations, RepairMode};
 pub use effect::{Effect, Instruction, InstructionId, PodNomination};
-pub use event::{Event, Inspection, Launched};
+pub use event::{Event, Inspection, Launched, NoticeAnswer};
 pub use event_reason::EventReason;
 pub use finding::Finding;
 pub use fleet_state::FleetState;

@@ -14,12 +14,13 @@ mod verdicts;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::cluster::NodeRecord;
+use crate::cluster::{NodeRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::view::CpuAndMemory;
 use blocks::{ClusterBlocks, LiveBlocks};
 use model::disruption_plan::{Block, BlockCode};
 use model::removal::RemovalReason;
-use model::{ClaimName, MicroUsd, NodeName, PoolName, Text, Timestamp};
+use model::{ClaimName, MicroUsd, NodeName, PodKey, PoolName, Text, Timestamp};
 pub use removed_nodes::RemovedNode;
 
 /// Why a node is there, or why it went.
@@ -55,14 +56,45 @@ pub struct PresentNode {
     pub price: MicroUsd,
     /// Number of its pods, without those of DaemonSets.
     pub pods: usize,
+    /// Its pods that have not ended, those of DaemonSets included, by their names.
+    pub running: Vec<NodePod>,
     /// Why it is being removed; `None` while it stays.
     pub leaves: Option<Text>,
+    /// Why no pod is placed on it although it stays; `None` when pods are.
+    pub unusable: Option<Text>,
     /// Why it would go, in the order of precedence, and what blocks it.
     pub verdicts: Vec<Verdict>,
     /// When it expires.
     pub expires: Option<Timestamp>,
     /// Time of the last plan of disruption.
     pub planned_at: Option<Timestamp>,
+}
+
+/// A pod on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePod {
+    /// Its namespace and name.
+    pub key: PodKey,
+    /// `Kind/name` of its owner, or `Pod/name`.
+    pub workload: Text,
+    /// Whether a DaemonSet owns it.
+    pub is_daemon: bool,
+    /// Whether it has a deletion timestamp.
+    pub is_terminating: bool,
+    /// What it requests.
+    pub requests: CpuAndMemory,
+}
+
+impl NodePod {
+    fn of(pod: &PodRecord) -> Self {
+        Self {
+            key: pod.key.clone(),
+            workload: pod.workload.clone(),
+            is_daemon: pod.daemon.is_some(),
+            is_terminating: pod.terminating,
+            requests: CpuAndMemory::of(&pod.shape.requests),
+        }
+    }
 }
 
 /// A reason for which a node would go, and what blocks it.
@@ -136,6 +168,13 @@ impl ClusterController {
         }
     }
 
+    fn running_pods(&self, node: &NodeName) -> Vec<NodePod> {
+        let pods = self.state.pods_on(node).filter(|pod| !pod.is_terminal());
+        let mut running: Vec<NodePod> = pods.map(NodePod::of).collect();
+        running.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        running
+    }
+
     fn present_node(&self, node: &NodeRecord, ctx: &Context<'_>) -> PresentNode {
         let claim = self.state.claim_of_node(node);
         let machine = claim.and_then(|claim| self.claims.get(&claim.name));
@@ -149,7 +188,9 @@ impl ClusterController {
             pool: claim.map(|claim| claim.pool.clone()),
             price: claim.map(|claim| self.price_of(&claim.name)).unwrap_or_default(),
             pods: self.state.non_daemon_pods_on(&node.name),
+            running: self.running_pods(&node.name),
             leaves: leaves.or_else(deleted),
+            unusable: self.unusable_reason(node),
             verdicts: blocks.verdicts(),
             expires: blocks.expires(),
             planned_at: self.disruption.consolidation.planned_blocks.at(),

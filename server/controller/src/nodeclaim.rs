@@ -20,6 +20,7 @@
 //! was removed).
 
 mod claims;
+mod disrupted_taint;
 mod garbage_collector;
 mod gc;
 mod instance_inspection;

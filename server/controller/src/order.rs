@@ -7,7 +7,7 @@ use super::{ClaimOrder, DecisionId, PlannedMachine};
 use crate::cluster::{ClaimRecord, ClusterState, LaunchedFacts};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE, ZONE_ID};
-use model::plan::PlannedNode;
+use model::plan::{Plan, PlannedNode};
 use model::{
     CapacityType, ClaimName, ClusterName, InstanceType, InstanceTypeName, Labels, LaunchOption, LaunchOrder, MicroUsd,
     NodePool, Offering, Operator, PodKey, PoolName, PriorityLane, ProviderId, Requirement, Resources, Text, Timestamp,
@@ -115,14 +115,14 @@ pub(super) fn launch_options(pool: &NodePool, node: &PlannedNode) -> Vec<LaunchO
     for kind in instance_types(pool, node) {
         for zone in node.zones.iter() {
             if let Some(offering) = offering_of(kind, zone, node.capacity_type).filter(|o| o.available) {
-                let instance_type = kind.name.clone();
-                options.push(LaunchOption { instance_type, zone: zone.clone(), price: offering.price });
+                let price = offering.charged_price();
+                let option = LaunchOption { instance_type: kind.name.clone(), zone: zone.clone(), price };
+                options.push((offering.price, option));
             }
         }
     }
-    options.sort_by_key(|option| option.price);
-    options.truncate(MAX_OPTIONS);
-    options
+    options.sort_by_key(|(price, _)| *price);
+    options.into_iter().take(MAX_OPTIONS).map(|(_, option)| option).collect()
 }
 
 fn offering_of<'k>(kind: &'k InstanceType, zone: &Zone, capacity_type: CapacityType) -> Option<&'k Offering> {
@@ -209,7 +209,12 @@ pub(super) fn expected_claim_of_order(
     expected_claim_for(planned, types.iter().filter(|kind| named.contains(&kind.name)), now)
 }
 
-/// Facts of a launched instance for its NodeClaim, and its price, from the NodePool's catalogue.
+/// What the nodes that `plan` launches for pods count per hour together, credits included.
+pub(crate) fn charged_cost(input: &PlanningInput, plan: &Plan) -> MicroUsd {
+    MicroUsd(plan.nodes.iter().map(|node| node.charged_cost(&input.pools[node.pool as usize]).0).sum())
+}
+
+/// Facts of a launched instance for its NodeClaim, and what it counts per hour, from the NodePool's catalogue.
 pub(super) fn launched_facts(
     pool: Option<&NodePool>,
     provider_id: &ProviderId,
@@ -238,7 +243,7 @@ pub(super) fn launched_facts(
         facts.allocatable = kind.allocatable.clone();
         if let Some(offering) = offering_of(kind, zone, capacity_type) {
             labels.extend(offering.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
-            price = offering.price;
+            price = offering.charged_price();
         }
     }
     // The facts of the launch override labels of the catalogue.

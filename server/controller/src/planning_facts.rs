@@ -129,7 +129,7 @@ impl ClusterController {
     fn facts_key(&self, ctx: &Context<'_>) -> FactsKey {
         let launch_block = self.why_nothing_is_launched(ctx);
         let of_pool = |pool: &model::NodePool| PoolFacts {
-            catalogue: ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Excluded, ctx.now),
+            catalogue: ctx.offerings.mask_catalogue(self.state.launch_catalogue(pool), Probing::Excluded, ctx.now),
             // A block of the whole cluster says it once for all of them.
             freeze: if launch_block.is_some() { None } else { self.freeze_of_launches(&pool.name, ctx) },
         };

@@ -99,12 +99,18 @@ impl ClusterController {
             reasons.push("the pod has ended".into());
         } else if pod.daemon.is_some() || pod.mirror {
             reasons.push("the pod belongs to one node: no node is launched for it".into());
+        } else if let Some(scheduler) = self.state.other_scheduler_of(pod) {
+            let why = "no node is launched for its pods (control.schedulers)";
+            reasons.push(format!("the scheduler {scheduler} places the pod, which is not planned for: {why}").into());
         } else if pod.scheduling == crate::cluster::Scheduling::Gated {
             reasons.push("the pod has scheduling gates; no node is launched for it before they are removed".into());
         } else if let Some(node) = &pod.nominated {
             reasons.push(format!("kube-scheduler has nominated node {node} for the pod").into());
         } else if !pod.is_unschedulable() {
             reasons.push("kube-scheduler has not reported that no node fits the pod".into());
+        }
+        if self.state.assignments().get(&pod.key).is_none() {
+            reasons.extend(self.why_not_in_hold(pod));
         }
         if !self.connected {
             reasons.push("the agent of the cluster is disconnected: nothing is decided for it".into());

@@ -28,7 +28,7 @@ impl ClusterController {
                     NotReady::NodeClass(why) | NotReady::NodePool(why) => why.clone(),
                 })
             });
-            let PoolTotals { usage, cost, machines, leaving } = totals.remove(name).unwrap_or_default();
+            let PoolTotals { usage, cost, machines, leaving, drifted } = totals.remove(name).unwrap_or_default();
             let reasons = [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized];
             let allowed = |reason| (reason, record.disruption.allowance(reason, machines, 0, now).min(machines));
             PoolView {
@@ -40,6 +40,7 @@ impl ClusterController {
                 cost,
                 allowed_disruptions: reasons.map(allowed),
                 leaving,
+                drifted,
                 limited_pods: limited.get(name).copied().unwrap_or_default(),
             }
         };
@@ -52,6 +53,7 @@ impl ClusterController {
             let total = totals.entry(claim.pool.clone()).or_default();
             total.usage.add(&claim.capacity);
             total.usage.add(&Resources::from_iter([(NODES, 1)]));
+            total.drifted += usize::from(claim.drift.drifted_since.is_some());
         }
         for machine in self.claims.iter() {
             let total = totals.entry(machine.pool().clone()).or_default();
@@ -92,4 +94,5 @@ struct PoolTotals {
     cost: MicroUsd,
     machines: usize,
     leaving: usize,
+    drifted: usize,
 }

@@ -50,6 +50,7 @@ impl ClusterController {
             Event::Interrupted { provider_id, kind, ends, .. } => {
                 self.handle_interruption(&provider_id, kind, ends, ctx);
             }
+            Event::NoticesAnswered { asked, answer, .. } => self.handle_notice_answer(&asked, &answer, ctx),
             Event::ProbesAnswered { answers, until, .. } => return self.handle_probe_answers(answers, until, ctx),
             Event::LaunchHistoryLoaded { past, .. } => self.restore_guardrails(past, ctx),
             Event::MovesLoaded { moves, .. } => self.restore_moves(moves),
@@ -94,9 +95,9 @@ impl ClusterController {
             _ => None,
         };
         let is_pod = pod.is_some();
-        let structural = !is_pod
-            && matches!(&observation, Observation::Upsert(object)
-            if matches!(object.as_ref(), Object::Pool(_) | Object::Daemon(_) | Object::Autoscaler(_)));
+        let structural = self.state.may_change_evictions(&observation)
+            || matches!(&observation, Observation::Upsert(object)
+                if matches!(object.as_ref(), Object::Pool(_) | Object::Daemon(_) | Object::Autoscaler(_)));
         let whole = matches!(observation, Observation::Snapshot(_));
         if let Observation::Upsert(object) = &observation {
             self.nominator.observe_change(object, &self.state, now);
@@ -128,6 +129,7 @@ impl ClusterController {
 
     /// Takes every step that the time and the state permit.
     pub(crate) fn advance(&mut self, ctx: &mut Context<'_>) {
+        self.ask_about_notices(ctx);
         self.expire_assignments(ctx);
         self.provisioner.plan_released_pods(&self.state, ctx.now);
         self.nominator.forget_removed(&self.claims);
@@ -135,6 +137,7 @@ impl ClusterController {
         if !self.guardrails.is_quarantined() && !self.is_shadow(ctx) {
             self.begin_drains_with_ready_replacements(ctx);
             self.advance_machines(ctx);
+            self.take_taints_off(ctx);
             if self.is_ready() {
                 let (nominator, view) = self.nominator_and_view(ctx.now);
                 for nominations in nominator.retry_nominations(&view) {
@@ -170,8 +173,9 @@ impl ClusterController {
         // Machines are not advanced in quarantine or shadow mode, so their times cause no wake-up.
         let held = self.guardrails.is_quarantined() || self.is_shadow(ctx);
         let nominations = self.nominator.next_wakeup(self.is_ready());
-        let machines =
-            machines.into_iter().chain(nominations).chain(self.guardrails.next_removal_recheck()).filter(|_| !held);
+        let taints = self.next_taint_removal(ctx.now).filter(|_| self.is_ready());
+        let machines = machines.into_iter().chain(nominations).chain(taints);
+        let machines = machines.chain(self.guardrails.next_removal_recheck()).filter(|_| !held);
         let resolutions = self.node_classes.next_wakeup().filter(|_| self.resolves_node_classes(ctx));
         let lapses = [
             resolutions,
@@ -182,6 +186,7 @@ impl ClusterController {
             self.state.assignments().next_expiry(),
             self.provisioner.next_wakeup(self.is_ready() && !self.holds.is_planning(), settings, ctx.now),
             ctx.offerings.next_renewal(&self.cluster),
+            self.notices.next_wakeup(),
         ]
         .into_iter()
         .flatten();

@@ -9,6 +9,7 @@ use crate::search_allowance::SearchSettings;
 use crate::unavailable_offerings::BASE_WINDOW;
 use cost::SAVINGS_WINDOW;
 use model::input::Policy;
+use model::schedulers::PlannedSchedulers;
 use model::{MicroUsd, Millis};
 
 /// Source of the subnets, images, security groups and instance profiles that EC2NodeClasses select.
@@ -28,20 +29,44 @@ pub struct FeatureGates {
     pub node_repair: bool,
     /// `SpotToSpotConsolidation`: consolidation replaces spot machines by cheaper spot machines.
     pub spot_to_spot_consolidation: bool,
+    /// Whether each gate of [`FeatureGates::WITHOUT_EFFECT`] was set, on or off.
+    pub set_without_effect: [bool; 4],
 }
 
 impl FeatureGates {
     /// The names.
     pub const NAMES: [&str; 2] = ["NodeRepair", "SpotToSpotConsolidation"];
 
+    /// No gate is on.
+    pub const NONE: Self =
+        Self { node_repair: false, spot_to_spot_consolidation: false, set_without_effect: [false; 4] };
+
+    /// Further feature gates of Karpenter, and why they change nothing here.
+    pub const WITHOUT_EFFECT: [(&str, &str); 4] = [
+        ("ReservedCapacity", "reserved capacity is always planned"),
+        ("NodeOverlay", "NodeOverlays are always applied"),
+        ("StaticCapacity", "static NodePools are always planned"),
+        ("CapacityBuffer", "capacity buffers are never planned"),
+    ];
+
     /// Switches the gate `name`; returns whether there is one.
     pub fn set(&mut self, name: &str, on: bool) -> bool {
         match name {
             "NodeRepair" => self.node_repair = on,
             "SpotToSpotConsolidation" => self.spot_to_spot_consolidation = on,
-            _ => return false,
+            _ => {
+                let known = Self::WITHOUT_EFFECT.iter().position(|(known, _)| *known == name);
+                known.into_iter().for_each(|at| self.set_without_effect[at] = true);
+                return known.is_some();
+            }
         }
         true
+    }
+
+    /// The gates that were set and change nothing, with the reasons.
+    pub fn without_effect(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let set = self.set_without_effect;
+        Self::WITHOUT_EFFECT.into_iter().zip(set).filter_map(|(gate, is_set)| is_set.then_some(gate))
     }
 }
 
@@ -123,6 +148,8 @@ pub struct Settings {
     pub gc_after: Option<Millis>,
     /// How long a pod is not planned after Cluster Autoscaler triggered a scale-up for it.
     pub hold_after_external_scale_up: Millis,
+    /// The schedulers whose pods are planned.
+    pub schedulers: PlannedSchedulers,
     /// Source of the resources that EC2NodeClasses select.
     pub class_facts: ClassFacts,
     /// First id of decisions and instructions; greater than every id of earlier processes.
@@ -152,6 +179,7 @@ impl Default for Settings {
             unavailable_ttl: BASE_WINDOW,
             gc_after: Some(Millis::from_mins(1)),
             hold_after_external_scale_up: EXTERNAL_SCALE_UP_HOLD,
+            schedulers: PlannedSchedulers::default(),
             class_facts: ClassFacts::default(),
             first_number: 1,
             identity: 0,

@@ -10,9 +10,10 @@ use super::{
 };
 use crate::cluster::ClusterState;
 use crate::node_report::NodeReport;
+use crate::pod_report::PodReport;
 use model::disruption_plan::DisruptionPlan;
 use model::input::PlanningInput;
-use model::{ClusterName, Timestamp};
+use model::{ClusterName, PodKey, Timestamp};
 
 /// Clusters with their planner. A cluster exists from its first event on.
 #[derive(Debug)]
@@ -142,6 +143,10 @@ impl SynchronousController {
 
     pub fn view(&self, cluster: &ClusterName) -> Option<ClusterView> {
         self.clusters.get(cluster).map(|controller| controller.view(self.now))
+    }
+
+    pub fn pod_report(&self, cluster: &ClusterName, pod: &PodKey) -> Option<PodReport> {
+        self.clusters.get(cluster).map(|controller| controller.pod_report(pod, self.now))
     }
 
     pub fn node_report(&self, cluster: &ClusterName, node: &str) -> Option<NodeReport> {

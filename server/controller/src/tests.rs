@@ -122,6 +122,25 @@ fn no_capacity(order: &LaunchOrder) -> Event {
     Event::LaunchFailed { cluster: text("c"), claim: order.claim.clone(), attempt: order.attempt, failure }
 }
 
+/// As of an API server whose CRD does not know an operator.
+#[test]
+fn a_nodeclaim_that_is_refused_is_a_decision_of_its_own_and_nothing_is_launched() {
+    let mut controller = controller();
+    let decision = decision_for_a(&mut controller);
+    let effects = recorded(&mut controller, &decision, 4_000);
+    let (instruction, _) = instructions(&effects)[0];
+    let (cluster, reason) = (text("c"), "422: unsupported value \"Gte\"".to_owned());
+    let failed = Event::InstructionFailed { cluster, instruction, reason, unmet: false };
+    let effects = controller.handle(failed, Timestamp::from_millis(5_000));
+    let (claim, number) = (&decision.launches[0].claim.name, decision.id.0);
+    let refused = format!(
+        "nothing is launched for NodeClaim {claim} of decision {number}, which was refused: 422: unsupported value \"Gte\""
+    );
+    let logged: Vec<Vec<String>> = decided(&effects).iter().map(|decision| decision.refused.clone()).collect();
+    assert_eq!(logged, [vec![refused]]);
+    assert!(orders(&effects).is_empty());
+}
+
 #[test]
 fn a_pod_is_planned_when_its_window_closes_and_not_before() {
     let mut controller = controller();
@@ -447,6 +466,17 @@ fn a_node_is_registered_with_its_nominations_when_it_becomes_ready() {
     let (mut controller, slow) = with_slow_node();
     let ready = cluster::NodeRecord { ready: true, ..slow };
     assert!(lets_in(&observe(&mut controller, 12_000, Observation::upsert(Object::Node(ready)))));
+}
+
+#[test]
+fn a_registration_is_repeated_only_when_the_node_stays_unregistered() {
+    let (mut controller, slow) = with_slow_node();
+    let ready = cluster::NodeRecord { ready: true, ..slow };
+    let effects = observe(&mut controller, 12_000, Observation::upsert(Object::Node(ready)));
+    let registration = instructions(&effects)[0].0;
+    assert!(!lets_in(&acked(&mut controller, registration, 12_100)), "the Node is about to be observed");
+    assert!(!lets_in(&controller.handle(Event::Tick, Timestamp::from_millis(17_099))));
+    assert!(lets_in(&controller.handle(Event::Tick, Timestamp::from_millis(17_100))));
 }
 
 #[test]

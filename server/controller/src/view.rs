@@ -23,7 +23,7 @@ pub struct ClusterView {
     pub connected: bool,
     /// Whether a snapshot was accepted since the agent connected.
     pub synced: bool,
-    /// When that snapshot was accepted.
+    /// When the last snapshot was accepted, whether or not its agent is still connected.
     pub synced_since: Option<Timestamp>,
     /// Since when the agent has not been connected with an accepted snapshot, as long as that lasts.
     pub unsynced_since: Option<Timestamp>,
@@ -69,6 +69,8 @@ pub struct ClusterView {
     pub holds: HoldCounts,
     /// NodePools that are not managed, and why.
     pub unmanaged_pools: Vec<(PoolName, Text)>,
+    /// Nodes on which no pod is placed although they stay, and why.
+    pub unusable_nodes: Vec<(NodeName, Text)>,
 }
 
 impl ClusterView {
@@ -119,6 +121,8 @@ pub struct PoolView {
     pub allowed_disruptions: [(DisruptionReason, usize); 3],
     /// Its nodes that are being removed or are not ready: they use up the budgets.
     pub leaving: usize,
+    /// Its NodeClaims that have drifted.
+    pub drifted: usize,
     /// Pods that wait because of its limits.
     pub limited_pods: usize,
 }
@@ -128,6 +132,8 @@ pub struct PoolView {
 pub struct NodeView {
     /// Name of the Node; that of the NodeClaim while there is no Node.
     pub name: NodeName,
+    /// UID of the NodeClaim, or of the Node if it is of another manager; empty while the NodeClaim is not observed.
+    pub uid: Text,
     /// The machine, if it is one of this server.
     pub machine: Option<MachineView>,
     /// `spec.providerID`; empty before the launch.
@@ -148,6 +154,23 @@ pub struct NodeView {
     pub requested: CpuAndMemory,
     /// `status.allocatable`.
     pub allocatable: CpuAndMemory,
+}
+
+impl NodeView {
+    /// The name that does not change while the node exists: that of the NodeClaim, or of the Node of another manager.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.machine.as_ref().map_or(&**self.name, |machine| &**machine.claim)
+    }
+
+    /// Name of the Node; `None` before it joins.
+    #[must_use]
+    pub fn node(&self) -> Option<&NodeName> {
+        match &self.machine {
+            Some(machine) => machine.node.as_ref(),
+            None => Some(&self.name),
+        }
+    }
 }
 
 /// Amounts of the two resources that every node has.

@@ -16,7 +16,7 @@ use ::model::Text;
 
 /// Format version. Incremented whenever encoded bytes change their meaning; a reader rejects
 /// unknown versions.
-pub(super) const FORM: u8 = 1;
+pub(super) const FORM: u8 = 2;
 
 /// Decoding error: bytes that this program did not write, or that were modified.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -52,7 +52,8 @@ impl DisruptionAnswer {
     /// What was planned cannot be recorded.
     pub(crate) fn of(planned: &DisruptionPlan, cache: &CatalogueCache) -> Result<Self, NotRecordable> {
         // Destructured, so that a new field does not compile until it is encoded.
-        let DisruptionPlan { commands, held, cost, input, plan, refused, notes } = planned;
+        // A server replaces drifted nodes of static NodePools by a method, and its plans launch no machine for them.
+        let DisruptionPlan { commands, held, cost, input, plan, static_nodes: _, refused, notes } = planned;
         let codes = |held: &HeldNode| (held.node, (held.reason, held.by.iter().map(|block| block.code).collect()));
         Ok(Self {
             plan: plan.clone(),

@@ -34,6 +34,24 @@ async fn three_decisions() -> LoggedCluster {
     cluster
 }
 
+#[tokio::test]
+async fn the_price_of_the_catalogue_below_an_overlay_is_replayed() {
+    let cluster = LoggedCluster::new().await;
+    let overlaid = |input: &mut model::input::PlanningInput| {
+        let catalogue = std::sync::Arc::make_mut(&mut input.pools[0].catalogue);
+        let offering = &mut catalogue.types[0].offerings[1];
+        offering.catalogue_price = Some(std::mem::replace(&mut offering.price, model::MicroUsd(0)));
+    };
+    cluster.decide(1, &pods(1), |_| {}).await.unwrap();
+    cluster.decide(2, &pods(1), overlaid).await.unwrap();
+    let made = std::mem::take(&mut *cluster.made.lock().unwrap());
+    for made in made {
+        let stored = cluster.store.decision(made.number).await.unwrap().remove(0);
+        let recorded = LogReader::new(&cluster.store).load(stored).await.unwrap();
+        assert_eq!(recorded.input, made.basis.input, "decision {}", made.number);
+    }
+}
+
 fn of_pods(recorded: &RecordedDecision) -> (&Plan, &PlanReport) {
     match &recorded.planned {
         RecordedPlan::Pods { plan, report } => (plan, report),

@@ -1,15 +1,17 @@
-//! What removals use up together: the budgets of NodePools and the evictions that PodDisruptionBudgets
-//! allow.
+//! What removals use up together: the budgets of NodePools, the evictions that PodDisruptionBudgets
+//! allow, and what guardrails let be removed and launched.
 
 use std::collections::BTreeMap;
 
+use model::disruption_plan::MachineAllowance;
 use model::disruption_policy::DisruptionReason;
+use model::plan::PlannedNode;
 use model::removal::{PodBudget, RemovalReason};
-use model::{DisruptionPolicy, NodeStage, PoolName, Text, Timestamp};
+use model::{DisruptionPolicy, MicroUsd, NodePool, NodeStage, PoolName, Text, Timestamp};
 use verifier::is_protected;
 
 use crate::candidates::Candidate;
-use crate::{Block, BlockCode};
+use crate::{Block, BlockCode, Settings};
 
 /// What is left for further removals.
 #[derive(Debug, Clone)]
@@ -19,6 +21,9 @@ pub(crate) struct Allowances<'i> {
     pod_budgets: &'i BTreeMap<Text, PodBudget>,
     /// Evictions by the removals so far.
     evictions: BTreeMap<&'i Text, usize>,
+    /// What guardrails let be removed and launched, without what was; `None` has no limit.
+    removals: Option<MachineAllowance>,
+    launches: Option<MachineAllowance>,
 }
 
 /// Initialized nodes of a NodePool.
@@ -34,7 +39,7 @@ impl<'i> Allowances<'i> {
     pub(crate) fn new(
         candidates: &[Option<Candidate<'i>>],
         pod_budgets: &'i BTreeMap<Text, PodBudget>,
-        now: Timestamp,
+        (settings, now): (&Settings, Timestamp),
     ) -> Self {
         let mut pools: BTreeMap<&PoolName, PoolNodes<'_>> = BTreeMap::new();
         for candidate in candidates.iter().flatten() {
@@ -45,7 +50,8 @@ impl<'i> Allowances<'i> {
                 nodes.unavailable += usize::from(is_unavailable(candidate));
             }
         }
-        Self { now, pools, pod_budgets, evictions: BTreeMap::new() }
+        let Settings { removals, launches, .. } = *settings;
+        Self { now, pools, pod_budgets, evictions: BTreeMap::new(), removals, launches }
     }
 
     /// What blocks `candidate` from removal for `reason` now; empty if nothing does. Forceful reasons are
@@ -53,10 +59,29 @@ impl<'i> Allowances<'i> {
     pub(crate) fn blocks(&self, candidate: &Candidate<'i>, reason: RemovalReason) -> Vec<Block> {
         let Some(voluntary) = reason.disruption_reason() else { return Vec::new() };
         let mut blocks: Vec<Block> = self.budget_block(candidate, voluntary).into_iter().collect();
+        blocks.extend(self.removal_block(candidate));
         if !ignores_pods(candidate, reason) {
             blocks.extend(self.pod_budget_blocks(candidate));
         }
         blocks
+    }
+
+    fn removal_block(&self, candidate: &Candidate<'i>) -> Option<Block> {
+        let fits = self.removals.is_none_or(|left| left.without([candidate.node.price]).is_some());
+        let message = "lets no further node be removed until its window moves on";
+        (!fits).then(|| Block::new(BlockCode::Guardrail, "RateLimit/removals", message))
+    }
+
+    /// What blocks the launch of `machines` of `pools`, which replace nodes.
+    pub(crate) fn launch_block(&self, pools: &[NodePool], machines: &[PlannedNode]) -> Option<Block> {
+        let fits = self.launches.is_none_or(|left| left.without(prices(pools, machines)).is_some());
+        let message = "lets no further machine be launched until its window moves on";
+        (!fits).then(|| Block::new(BlockCode::Guardrail, "RateLimit/launches", message))
+    }
+
+    /// Counts the launch of `machines` of `pools`.
+    pub(crate) fn take_launches(&mut self, pools: &[NodePool], machines: &[PlannedNode]) {
+        take_from(&mut self.launches, prices(pools, machines));
     }
 
     /// How many further nodes of the pool may be removed for `reason`.
@@ -100,7 +125,7 @@ impl<'i> Allowances<'i> {
     fn evictions_of(&self, candidate: &Candidate<'i>) -> BTreeMap<&'i Text, usize> {
         let mut needed = BTreeMap::new();
         let pods = candidate.node.pods.iter().filter(|_| candidate.has_pod_budgets).map(|pod| &pod.facts);
-        for pod in pods.filter(|pod| !pod.node_bound && !pod.terminating && !pod.tolerates_drain) {
+        for pod in pods.filter(|pod| !pod.terminating && !pod.tolerates_drain) {
             let [name] = pod.pod_budgets.as_slice() else { continue };
             let always = self.pod_budgets.get(name).is_some_and(|budget| budget.evicts_unhealthy_always);
             if !is_protected(pod, self.now) && (pod.ready || !always) {
@@ -112,6 +137,7 @@ impl<'i> Allowances<'i> {
 
     /// Counts the removal of `candidate`.
     pub(crate) fn take(&mut self, candidate: &Candidate<'i>) {
+        take_from(&mut self.removals, [candidate.node.price]);
         if let Some(nodes) = self.pools.get_mut(&candidate.pool.name)
             && counts(candidate)
             && !is_unavailable(candidate)
@@ -121,6 +147,18 @@ impl<'i> Allowances<'i> {
         for (name, pods) in self.evictions_of(candidate) {
             *self.evictions.entry(name).or_insert(0) += pods;
         }
+    }
+}
+
+/// What the machines count as, whatever NodeOverlays say.
+fn prices(pools: &[NodePool], machines: &[PlannedNode]) -> impl Iterator<Item = MicroUsd> {
+    machines.iter().map(|machine| machine.charged_price(&pools[machine.pool as usize]))
+}
+
+/// Leaves nothing if the machines exceed what is left: a forceful removal is held by nothing.
+fn take_from(left: &mut Option<MachineAllowance>, prices: impl IntoIterator<Item = MicroUsd>) {
+    if let Some(left) = left {
+        *left = left.without(prices).unwrap_or(MachineAllowance { machines: 0, usd_per_hour: MicroUsd(0) });
     }
 }
 

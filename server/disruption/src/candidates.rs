@@ -203,6 +203,11 @@ impl Rules<'_, '_> {
             };
             blocks.push(Block::new(BlockCode::PodDisruptionBudget, format!("PodDisruptionBudget/{budget}"), message));
         }
+        // The data is lost with the node.
+        for volume in &pod.local_volumes {
+            let message = format!("is on the disk of the node, and pod {key} uses it");
+            blocks.push(Block::new(BlockCode::LocalVolume, format!("PersistentVolume/{volume}"), message));
+        }
         blocks
     }
 
@@ -210,6 +215,7 @@ impl Rules<'_, '_> {
         let Candidate { claim, pool, policy, .. } = self.candidate;
         let mut blocks = self.blocks_of_candidate();
         blocks.extend(self.blocks_of_pods());
+        blocks.extend(self.blocks_of_schedulers());
         let title = format!("NodePool/{}", pool.name);
         if let Some(replicas) = pool.replicas {
             let message = format!("has a fixed number of nodes (replicas: {replicas})");
@@ -233,6 +239,17 @@ impl Rules<'_, '_> {
         blocks
     }
 
+    /// Whether another node has a place for a pod of another scheduler is not known.
+    fn blocks_of_schedulers(&self) -> Vec<Block> {
+        let pods = self.candidate.node.pods.iter().filter(|pod| !pod.facts.node_bound && !pod.facts.terminating);
+        let block = |pod: &RunningPod| {
+            let scheduler = pod.other_scheduler.as_ref()?;
+            let message = format!("is placed by the scheduler {scheduler}, which is not planned for");
+            Some(Block::new(BlockCode::OtherScheduler, format!("Pod/{}", pod.facts.key), message))
+        };
+        pods.filter_map(block).collect()
+    }
+
     /// A pod that consolidation has moved lately stays where it is.
     fn block_of_moves(&self) -> Option<Block> {
         let RecentMove { pod, until } = self.candidate.node.recent_move.as_ref()?;
@@ -249,6 +266,7 @@ impl Rules<'_, '_> {
         if self.candidate.claim.termination_grace_period.is_none() {
             blocks.extend(self.blocks_of_pods());
         }
+        blocks.extend(self.blocks_of_schedulers());
         blocks
     }
 }

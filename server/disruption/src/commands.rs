@@ -6,13 +6,14 @@ use model::input::PlanningInput;
 use model::plan::{Plan, PlannedNode};
 use model::removal::{NodeRemoval, RemovalInput, RemovalNode, RemovalPlan, RemovalPool, RemovalReason};
 use model::running::RunningCluster;
-use model::{MicroUsd, NodeName, NodeStage, Pod, PodKey};
+use model::{MicroUsd, NodeStage, Pod};
 use planner::{CompileCache, ReplacementMachines, price_bound};
-use verifier::{RemovalViolation, Violation, check, check_removals_but_last_pods};
+use verifier::{EvictionStep, RemovalViolation, Violation, check, check_removals_but_last_pods, check_steps};
 
 use crate::candidates::Candidate;
-use crate::placement_order::order_of_placement;
-use crate::working::{MovablePod, Step, WorkingCluster};
+use crate::opt_in_facts::opt_in_pools;
+use crate::placement_order::{order_in_commands, order_of_placement};
+use crate::working::{CommandNodes, Destination, MovablePod, Step, WorkingCluster, count_staying_nodes};
 use crate::{Block, BlockCode, Command, DisruptionCosts, DisruptionPlan, HeldNode};
 
 /// What was planned, before it is checked.
@@ -31,26 +32,36 @@ struct Outcome<'i> {
     working: WorkingCluster<'i>,
     input: PlanningInput,
     plan: Plan,
+    /// The machines that static NodePools launch, in the order of the working cluster. They are nodes of `input`.
+    static_nodes: Vec<PlannedNode>,
     /// The movable pods whose node changes, in the order of namespace and name: the pods of `input`.
     moved: Vec<u32>,
+    /// By command, those of them that leave its nodes, in the order in which they are placed.
+    moved_by: Vec<Vec<u32>>,
+    /// The same by index into the pods of `input`.
+    evictions: Vec<EvictionStep>,
     /// All movable pods.
     movable: Vec<Pod>,
 }
 
-/// The result of `planned`. If the verifier refuses it, the steps from the first refused one on are left out.
+/// The result of `planned`. If the verifier refuses it, the steps from the first refused one on are left out; and those
+/// from the first one on whose pods would wait for nodes to be gone. A refused step that is accepted without the others is
+/// no mistake: it waits for them.
 pub(crate) fn finish<'i>(
     mut planned: Planned<'i>,
     working: WorkingCluster<'i>,
     cache: &mut CompileCache,
 ) -> Result<DisruptionPlan, Vec<Violation>> {
-    let mut outcome = Outcome::of(working);
+    let mut outcome = Outcome::of(working, Rules::Stated);
     let mut accepted = planned.steps.len();
     let mut refused = planned.violations(&outcome);
-    if !refused.is_empty() {
+    if !refused.is_empty() || !outcome.is_bound_at_once() {
         let (mut fewest, mut most) = (0, accepted);
         while fewest + 1 < most {
             let middle = usize::midpoint(fewest, most);
-            if planned.violations(&planned.outcome(middle)).is_empty() { fewest = middle } else { most = middle }
+            let outcome = planned.outcome(middle);
+            let is_accepted = outcome.is_bound_at_once() && planned.violations(&outcome).is_empty();
+            if is_accepted { fewest = middle } else { most = middle }
         }
         accepted = fewest;
         outcome = planned.outcome(accepted);
@@ -58,20 +69,31 @@ pub(crate) fn finish<'i>(
         if accepted == 0 && !invalid.is_empty() {
             return Err(invalid);
         }
-        refused.truncate(1);
+        refused.truncate(usize::from(!planned.is_accepted_alone(accepted)));
+        planned.block_steps_from(accepted);
     }
     let commands = planned.commands(&outcome, accepted);
     let removed: BTreeSet<u32> = outcome.working.removed.iter().map(|(node, _)| *node).collect();
     let held = planned.held(&removed);
     let cost = planned.cost(&mut outcome, &held, cache);
-    let Outcome { input, plan, .. } = outcome;
-    Ok(DisruptionPlan { commands, held, cost, input, plan, refused, notes: planned.notes })
+    let Outcome { input, plan, static_nodes, .. } = outcome;
+    Ok(DisruptionPlan { commands, held, cost, input, plan, static_nodes, refused, notes: planned.notes })
 }
 
-/// Whether the verifier accepts the plan for the pods that have moved in `working`.
+/// The rules of pods by which an outcome is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    /// As they state them.
+    Stated,
+    /// What they prefer and have is required.
+    Kept,
+}
+
+/// Whether the verifier accepts the plan for the pods that have moved in `working`: while the removed nodes are there, and
+/// once they are gone. Pods keep what they prefer and have.
 pub(crate) fn keeps_rules(working: WorkingCluster<'_>) -> bool {
-    let outcome = Outcome::of(working);
-    check(&outcome.input, &outcome.plan).is_empty()
+    let outcome = Outcome::of(working, Rules::Kept);
+    check(&outcome.input, &outcome.plan).is_empty() && outcome.is_bound_at_once()
 }
 
 impl<'i> Planned<'i> {
@@ -79,7 +101,37 @@ impl<'i> Planned<'i> {
     fn outcome(&self, steps: usize) -> Outcome<'i> {
         let mut working = WorkingCluster::new(self.input, self.running, &self.placed);
         self.steps.iter().take(steps).for_each(|step| working.apply(step.clone()));
-        Outcome::of(working)
+        Outcome::of(working, Rules::Stated)
+    }
+
+    /// Whether the verifier accepts this step without the others. One that moves pods to machines of others is none without
+    /// them.
+    fn is_accepted_alone(&self, step: usize) -> bool {
+        let Some(step) = self.steps.get(step) else { return true };
+        let is_there = |node: u32| (node as usize) < self.input.nodes.len();
+        let moves_there = |(_, to): &(u32, Destination)| match to {
+            Destination::Node(node) => is_there(*node),
+            Destination::Replacement(_) => true,
+        };
+        if !step.removed.iter().all(|(node, _)| is_there(*node)) || !step.moves.iter().all(moves_there) {
+            return false;
+        }
+        let mut working = WorkingCluster::new(self.input, self.running, &self.placed);
+        working.apply(step.clone());
+        self.violations(&Outcome::of(working, Rules::Stated)).is_empty()
+    }
+
+    /// Says what the nodes of the steps from this one on wait for.
+    fn block_steps_from(&mut self, first: usize) {
+        let goes = self.steps.iter().take(first).flat_map(|step| &step.removed).next();
+        let Some(object) = goes.map(|(node, _)| format!("Node/{}", self.input.nodes[*node as usize].name)) else {
+            return;
+        };
+        for removed in self.steps.iter().skip(first).flat_map(|step| &step.removed) {
+            let message = "leaves before it: together their pods could not be bound by their rules";
+            let block = Block::new(BlockCode::NoCapacity, object.as_str(), message);
+            self.blocks.entry(*removed).or_insert_with(|| vec![block]);
+        }
     }
 
     /// What the verifier finds.
@@ -126,6 +178,7 @@ impl<'i> Planned<'i> {
             removals: working.removed.iter().filter_map(removal).collect(),
             placements: moved().map(|pod| (pod.running.facts.key.clone(), name(pod.node))).collect(),
         };
+        let removed: BTreeSet<u32> = working.removed.iter().map(|(node, _)| *node).collect();
         let input = RemovalInput {
             now,
             pools: self.removal_pools(working),
@@ -134,6 +187,7 @@ impl<'i> Planned<'i> {
             elsewhere: BTreeMap::new(),
             cluster_budget: None,
             destinations: destinations.into_iter().map(name).collect(),
+            opt_in: opt_in_pools((self.input, self.running), &removed, &outcome.plan),
         };
         // Whether a workload keeps a ready pod is judged by the server, which knows all its pods.
         check_removals_but_last_pods(&input, &plan)
@@ -164,17 +218,23 @@ impl<'i> Planned<'i> {
 
     fn commands(&self, outcome: &Outcome<'_>, steps: usize) -> Vec<Command> {
         let working = &outcome.working;
-        let mut placements: BTreeMap<u32, Vec<(PodKey, NodeName)>> = BTreeMap::new();
-        for pod in working.moves() {
-            let pod = &working.pods[pod as usize];
-            let to = working.names[pod.node as usize].clone();
-            placements.entry(pod.home).or_default().push((pod.running.facts.key.clone(), to));
-        }
-        // Replacements are numbered through all steps, and those that are launched through the plan.
+        let placement = |pod: &u32| {
+            let pod = &working.pods[*pod as usize];
+            (pod.running.facts.key.clone(), working.names[pod.node as usize].clone())
+        };
+        let mut moved_by = outcome.moved_by.iter();
+        // Replacements are numbered through all steps, and those that are launched through the plan, those of static
+        // NodePools last.
         let first = self.input.nodes.len();
         let mut launched = vec![None; working.nodes.len() - first];
-        let there = (0..launched.len()).filter(|at| !working.nodes[first + at].is_gone).collect::<Vec<usize>>();
-        (0..).zip(there).for_each(|(number, at)| launched[at] = Some(number));
+        // The outcome has taken the input of the working cluster.
+        let is_static = |at: &usize| {
+            let launch = working.nodes[first + at].launch.as_ref();
+            launch.is_some_and(|launch| outcome.input.pools[launch.pool as usize].replicas.is_some())
+        };
+        let there = (0..launched.len()).filter(|at| !working.nodes[first + at].is_gone);
+        let (of_static_pools, of_pods): (Vec<usize>, Vec<usize>) = there.partition(is_static);
+        (0..).zip(of_pods.into_iter().chain(of_static_pools)).for_each(|(number, at)| launched[at] = Some(number));
         let (mut commands, mut next) = (Vec::new(), 0);
         for step in self.steps.iter().take(steps) {
             let numbers = next..next + step.replacements.len();
@@ -185,11 +245,11 @@ impl<'i> Planned<'i> {
                 continue;
             };
             let replacements: Vec<u32> = numbers.filter_map(|at| launched[at]).collect();
-            let paid: i64 = replacements.iter().map(|at| outcome.plan.nodes[*at as usize].price.0).sum();
+            let paid: i64 = replacements.iter().filter_map(|at| Some(outcome.machine(*at)?.price.0)).sum();
             let saved: i64 = nodes.iter().map(|node| working.nodes[*node as usize].price.0).sum();
             commands.push(Command {
                 reason,
-                placements: nodes.iter().filter_map(|node| placements.remove(node)).flatten().collect(),
+                placements: moved_by.next().into_iter().flatten().map(placement).collect(),
                 nodes,
                 replacements,
                 savings: MicroUsd(saved - paid),
@@ -213,7 +273,8 @@ impl<'i> Planned<'i> {
         let before: i64 = of_pools().map(|node| node.price.0).sum();
         let is_gone = |node: u32| outcome.working.nodes[node as usize].is_gone;
         let staying: i64 = of_pools().filter(|node| !is_gone(node.node)).map(|node| node.price.0).sum();
-        let launched: i64 = outcome.plan.nodes.iter().map(|node| node.price.0).sum();
+        let launched = outcome.plan.nodes.iter().chain(&outcome.static_nodes);
+        let launched: i64 = launched.map(|node| node.price.0).sum();
         let after = MicroUsd(staying + launched);
         let planned = std::mem::take(&mut outcome.movable);
         let movable = outcome.working.pods.iter().zip(planned);
@@ -233,8 +294,10 @@ impl<'i> Planned<'i> {
     where
         'i: 'p,
     {
-        let is_in_use =
-            |block: &Block| matches!(block.code, BlockCode::NoSavings | BlockCode::NoCapacity | BlockCode::Budget);
+        let is_in_use = |block: &Block| {
+            use BlockCode::{Budget, Guardrail, NoCapacity, NoSavings};
+            matches!(block.code, NoSavings | NoCapacity | Budget | Guardrail)
+        };
         let fixed: BTreeSet<u32> =
             held.iter().filter(|held| !held.by.iter().all(is_in_use)).map(|held| held.node).collect();
         let of_pools = self.candidates.iter().flatten().map(|candidate| candidate.node);
@@ -266,8 +329,21 @@ impl<'i> Planned<'i> {
 }
 
 impl<'i> Outcome<'i> {
+    /// The machine with this number: those that are launched for pods come first.
+    fn machine(&self, number: u32) -> Option<&PlannedNode> {
+        self.plan.nodes.iter().chain(&self.static_nodes).nth(number as usize)
+    }
+
+    /// Whether kube-scheduler binds all pods where they go while the removed nodes are drained.
+    fn is_bound_at_once(&self) -> bool {
+        check_steps(&self.input, &self.plan, &self.evictions).is_empty()
+    }
+
     /// The plan for the pods that move, in the input in which the removed nodes are being deleted.
-    fn of(mut working: WorkingCluster<'i>) -> Self {
+    fn of(mut working: WorkingCluster<'i>, rules: Rules) -> Self {
+        if rules == Rules::Stated {
+            working.restore_stated_rules();
+        }
         let existing = working.nodes.iter().take_while(|node| node.launch.is_none()).count();
         let moves = order_of_placement(&working);
         let mut sorted = moves.clone();
@@ -277,39 +353,90 @@ impl<'i> Outcome<'i> {
         });
         let mut index = vec![0; working.pods.len()];
         (0..).zip(&sorted).for_each(|(at, pod)| index[*pod as usize] = at);
+        let moved_by = order_in_commands(&working, moves_of_commands(&working, &moves));
+        let eviction = |(pods, command): (&Vec<u32>, &CommandNodes)| EvictionStep {
+            nodes: command.nodes.clone(),
+            pods: pods.iter().map(|pod| index[*pod as usize]).collect(),
+            is_forced: command.reason.is_forceful(),
+        };
+        let evictions = moved_by.iter().zip(&working.commands).map(eviction).collect();
         let mut plan = Plan { order: moves.iter().map(|pod| index[*pod as usize]).collect(), ..Plan::default() };
-        let has_zone_rules = moves.iter().any(|pod| working.has_domain_rules(*pod));
-        let machines = ReplacementMachines::new(&working.input);
-        for state in working.nodes.iter().skip(existing).filter(|state| !state.is_gone) {
-            let Some(launch) = &state.launch else { continue };
-            let mut pods: Vec<u32> = state.movable().collect();
-            pods.sort_unstable();
-            // Rules over zones were judged with each machine in its first zone.
-            let has_one_zone = launch.zones.len() == 1 || !has_zone_rules;
-            plan.nodes.push(if has_one_zone && pods == launch.pods {
-                launch.clone()
-            } else {
-                machines.with_pods(&in_one_zone(launch), pods)
-            });
-        }
-        for node in &mut plan.nodes {
+        let Launches { nodes, mut static_nodes, numbers } = launches(&working, existing, &moves);
+        plan.nodes = nodes;
+        for node in plan.nodes.iter_mut().chain(&mut static_nodes) {
             node.pods.iter_mut().for_each(|pod| *pod = index[*pod as usize]);
             node.pods.sort_unstable();
         }
-        let on_existing = sorted.iter().map(|pod| (index[*pod as usize], working.pods[*pod as usize].node));
-        plan.placements = on_existing.filter(|(_, node)| (*node as usize) < existing).collect();
+        let on_existing = sorted.iter().filter_map(|pod| {
+            let node = numbers[working.pods[*pod as usize].node as usize]?;
+            Some((index[*pod as usize], node))
+        });
+        plan.placements = on_existing.collect();
         plan.placements.sort_unstable();
         let mut input = std::mem::take(&mut working.input);
         working.names = input.nodes.iter().map(|node| node.name.clone()).collect();
-        input.nodes.truncate(existing);
+        let mut numbers = numbers.iter();
+        input.nodes.retain(|_| numbers.next().is_some_and(Option::is_some));
         // Pods that moved are placed by the plan.
-        for (node, state) in input.nodes.iter_mut().zip(&working.nodes) {
-            node.pods.truncate(state.own);
+        for (at, node) in input.nodes.iter_mut().enumerate() {
+            node.pods.truncate(if at < existing { working.nodes[at].own } else { 0 });
         }
+        count_staying_nodes(&mut input);
         let movable = std::mem::take(&mut input.pods);
         input.pods = sorted.iter().map(|pod| movable[*pod as usize].clone()).collect();
-        Self { working, input, plan, moved: sorted, movable }
+        Self { working, input, plan, static_nodes, moved: sorted, moved_by, evictions, movable }
     }
+}
+
+/// The machines that are launched, with the movable pods that they get.
+struct Launches {
+    /// Those that are launched for pods.
+    nodes: Vec<PlannedNode>,
+    /// Those of static NodePools.
+    static_nodes: Vec<PlannedNode>,
+    /// The number in the input of each node of the working cluster: those of static NodePools join the cluster.
+    numbers: Vec<Option<u32>>,
+}
+
+/// The machines that `working` launches after its first `existing` nodes, for pods that moved by `moves`.
+fn launches(working: &WorkingCluster<'_>, existing: usize, moves: &[u32]) -> Launches {
+    let has_zone_rules = moves.iter().any(|pod| working.has_domain_rules(*pod));
+    let machines = ReplacementMachines::new(&working.input);
+    let numbers = (0..).map(Some).take(existing).collect();
+    let mut found = Launches { nodes: Vec::new(), static_nodes: Vec::new(), numbers };
+    found.numbers.resize(working.nodes.len(), None);
+    for (at, state) in working.nodes.iter().enumerate().skip(existing).filter(|(_, state)| !state.is_gone) {
+        let Some(launch) = &state.launch else { continue };
+        let mut pods: Vec<u32> = state.movable().collect();
+        pods.sort_unstable();
+        if u32::try_from(at).is_ok_and(|node| working.is_of_static_pool(node)) {
+            found.numbers[at] = u32::try_from(existing + found.static_nodes.len()).ok();
+            found.static_nodes.push(machines.with_pods(launch, pods));
+            continue;
+        }
+        // Rules over zones were judged with each machine in its first zone.
+        let has_one_zone = launch.zones.len() == 1 || !has_zone_rules;
+        found.nodes.push(if has_one_zone && pods == launch.pods {
+            launch.clone()
+        } else {
+            machines.with_pods(&in_one_zone(launch), pods)
+        });
+    }
+    found
+}
+
+/// By command, the pods of `moves` that leave its nodes.
+fn moves_of_commands(working: &WorkingCluster<'_>, moves: &[u32]) -> Vec<Vec<u32>> {
+    let mut command_of = vec![None; working.nodes.len()];
+    for (number, command) in working.commands.iter().enumerate() {
+        command.nodes.iter().for_each(|node| command_of[*node as usize] = Some(number));
+    }
+    let mut pods: Vec<Vec<u32>> = vec![Vec::new(); working.commands.len()];
+    for pod in moves {
+        let command = command_of[working.pods[*pod as usize].home as usize];
+        command.into_iter().for_each(|number: usize| pods[number].push(*pod));
+    }
+    pods
 }
 
 /// What blocks a node that stays. `blocks` are those of nodes that nothing held before planning, by node and reason.

@@ -6,6 +6,7 @@
 //! could go as well.
 
 use binding::ClusterSnapshot;
+use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::removal::RemovalReason;
 use model::resources::NODES;
@@ -18,6 +19,7 @@ use crate::allowances::Allowances;
 use crate::balance::Balance;
 use crate::candidates::Candidate;
 use crate::cost::{DisruptionCost, Ratio};
+use crate::opt_in::{Change, OptInCounts};
 use crate::working::{Destination, Step, WorkingCluster};
 use crate::{Block, BlockCode};
 
@@ -54,6 +56,7 @@ pub(crate) struct Pass<'w, 'r> {
     arrived: Vec<Vec<u32>>,
     /// By pool, what is left of its limits; empty without limits.
     limits: Vec<Resources>,
+    opt_in: OptInCounts,
     cost: DisruptionCost,
 }
 
@@ -65,15 +68,19 @@ struct Trial {
 }
 
 impl<'w, 'r> Pass<'w, 'r> {
+    /// `domains` is the input of `working` with the domains in which nodes may be launched.
     pub(crate) fn new(
-        working: &'w WorkingCluster<'r>,
+        (working, domains): (&'w WorkingCluster<'r>, Option<&'w PlanningInput>),
         candidates: &'w [Option<Candidate<'r>>],
         cost: DisruptionCost,
         (settings, balance): (&'w Settings, &'w Balance<'r>),
     ) -> Self {
         let planned = working.planned_pods();
-        let snapshot =
-            ClusterSnapshot::new(&working.input, &planned, order_of_destinations(working, candidates, &cost));
+        let snapshot = ClusterSnapshot::new(
+            domains.unwrap_or(&working.input),
+            &planned,
+            order_of_destinations(working, candidates, &cost),
+        );
         let mut classes = vec![0; working.pods.len()];
         for (at, node) in (0..).zip(&working.nodes) {
             for (position, pod) in node.pods.iter().enumerate() {
@@ -91,6 +98,7 @@ impl<'w, 'r> Pass<'w, 'r> {
         });
         Self {
             limits: limits.collect(),
+            opt_in: OptInCounts::of(working),
             machines: ReplacementMachines::new(&working.input),
             gone: vec![false; working.nodes.len()],
             arrived: vec![Vec::new(); working.nodes.len()],
@@ -116,11 +124,15 @@ impl<'w, 'r> Pass<'w, 'r> {
                 .and_then(|candidate| allowances.blocks(candidate, RemovalReason::Underutilized).into_iter().next());
             let tried = match held {
                 Some(block) => Err((method == Method::Replace).then_some(block)),
-                None => self.try_node(node, method),
+                None => self.try_node(node, method, allowances),
             };
             match tried {
                 Ok(step) => {
+                    let (removed, moves) = ([node], step.moves_to_nodes());
+                    let change = Change { removed: &removed, launches: &step.replacements, moves: &moves };
+                    self.opt_in.apply(self.working, change);
                     candidate.into_iter().for_each(|candidate| allowances.take(candidate));
+                    allowances.take_launches(&self.working.input.pools, &step.replacements);
                     self.gone[node as usize] = true;
                     found.steps.push(step);
                 }
@@ -135,7 +147,7 @@ impl<'w, 'r> Pass<'w, 'r> {
     }
 
     /// What becomes of `node`; `None` if it stays, and what blocks it is found by [`Method::Replace`].
-    fn try_node(&mut self, node: u32, method: Method) -> Result<Step, Option<Block>> {
+    fn try_node(&mut self, node: u32, method: Method, allowances: &Allowances<'r>) -> Result<Step, Option<Block>> {
         let pods = self.pods_on(node);
         // Most nodes of a full cluster stay because of their largest pod.
         let has_room = |pod: &u32| self.snapshot.may_have_room(self.classes[*pod as usize]);
@@ -147,7 +159,9 @@ impl<'w, 'r> Pass<'w, 'r> {
         let worth = |saved: MicroUsd, moved: usize| self.settings.is_worth(saved, moved);
         let trial = self.begin(node, &pods, method);
         let unbalanced = self.unbalanced(node, price);
-        if trial.unplaced.is_empty() && worth(price, moved) && unbalanced.is_none() {
+        let removed = [node];
+        let broken = self.opt_in.block(self.working, Change { removed: &removed, launches: &[], moves: &trial.placed });
+        if trial.unplaced.is_empty() && worth(price, moved) && unbalanced.is_none() && broken.is_none() {
             let moves = trial.placed.iter().map(|(pod, to)| (*pod, Destination::Node(*to))).collect();
             trial.placed.iter().for_each(|(pod, to)| self.arrived[*to as usize].push(*pod));
             self.arrived[node as usize].clear();
@@ -163,13 +177,17 @@ impl<'w, 'r> Pass<'w, 'r> {
             return Err(Some(block));
         }
         let Some(unplaced) = trial.unplaced.first() else {
-            return Err(Some(self.too_little(node, price, moved)));
+            return Err(Some(broken.unwrap_or_else(|| self.too_little(node, price, moved))));
         };
+        // The machines that are tried for the others are in the zone of the node, which says nothing about these.
+        if let Some(block) = trial.unplaced.iter().find_map(|pod| self.impossible_block(*pod)) {
+            return Err(Some(block));
+        }
         // A replacement that is not launched yet is not replaced.
         if self.candidate(node).is_none() {
             return Err(Some(self.no_place(*unplaced)));
         }
-        self.replace(node, &pods, &trial).map_err(Some)
+        self.replace(node, &pods, &trial, allowances).map_err(Some)
     }
 
     /// What the policy `Balanced` blocks `node` by, if its removal saves `saved`.
@@ -177,11 +195,18 @@ impl<'w, 'r> Pass<'w, 'r> {
         self.balance.block_of_node(self.candidate(node)?, saved)
     }
 
-    /// The pods that are on `node` now, in the order in which they are placed: large ones first.
+    /// The pods that are on `node` now, in the order in which they are placed: large ones first, and after all others those
+    /// that must stand beside other pods, which may be among them.
     fn pods_on(&self, node: u32) -> Vec<u32> {
         let mut pods: Vec<u32> = self.working.nodes[node as usize].movable().collect();
         pods.extend(&self.arrived[node as usize]);
-        pods.sort_unstable_by_key(|pod| (std::cmp::Reverse(self.cost.size(&self.working.pods[*pod as usize])), *pod));
+        let needs_others = |pod: u32| {
+            let shape = self.working.input.pods[pod as usize].shape;
+            !self.working.input.shapes[shape as usize].pod_affinity.is_empty()
+        };
+        pods.sort_unstable_by_key(|pod| {
+            (needs_others(*pod), std::cmp::Reverse(self.cost.size(&self.working.pods[*pod as usize])), *pod)
+        });
         pods
     }
 
@@ -194,7 +219,11 @@ impl<'w, 'r> Pass<'w, 'r> {
         self.snapshot.remove_node(node);
         let mut trial = Trial::default();
         for pod in pods {
-            match self.snapshot.place(self.classes[*pod as usize], node, |_| true) {
+            let to = match self.impossible(*pod) {
+                None => self.snapshot.place(self.classes[*pod as usize], node, |_| true),
+                Some(_) => None,
+            };
+            match to {
                 Some(to) => trial.placed.push((*pod, to)),
                 None => trial.unplaced.push(*pod),
             }
@@ -218,7 +247,7 @@ impl<'w, 'r> Pass<'w, 'r> {
 
     /// A cheaper machine for the pods of `node` that fit nowhere else, or for all of them where that costs
     /// no more.
-    fn replace(&mut self, node: u32, pods: &[u32], trial: &Trial) -> Result<Step, Block> {
+    fn replace(&mut self, node: u32, pods: &[u32], trial: &Trial, allowances: &Allowances<'r>) -> Result<Step, Block> {
         let price = self.working.nodes[node as usize].price;
         if self.settings.most_for_replacement(price, pods.len()).is_none() {
             return Err(self.too_little(node, price, pods.len()));
@@ -241,17 +270,22 @@ impl<'w, 'r> Pass<'w, 'r> {
             },
         };
         let cost: i64 = machines.iter().map(|machine| machine.price.0).sum();
-        if let Some(block) = self.unbalanced(node, MicroUsd(price.0 - cost)) {
+        let change = Change { removed: &[node], launches: &machines, moves: elsewhere };
+        let broken = || self.opt_in.block(self.working, change);
+        let unbalanced = self.unbalanced(node, MicroUsd(price.0 - cost));
+        let held = unbalanced.or_else(|| allowances.launch_block(&self.working.input.pools, &machines)).or_else(broken);
+        if let Some(block) = held {
             return Err(block);
+        }
+        if !elsewhere.is_empty() && !self.move_again(node, elsewhere) {
+            return Err(self.no_place(trial.unplaced[0]));
         }
         // The machines are in the domains of the node: rules that are broken on the node are broken on them.
         let launched = || machines.iter().flat_map(|machine| &machine.pods);
         let broken = launched().find(|pod| !self.snapshot.keeps_rules(self.classes[**pod as usize], node));
         if let Some(pod) = broken {
+            self.move_back(node, elsewhere);
             return Err(self.no_place(*pod));
-        }
-        if !elsewhere.is_empty() && !self.move_again(node, elsewhere) {
-            return Err(self.no_place(trial.unplaced[0]));
         }
         let mut moves: Vec<(u32, Destination)> = Vec::with_capacity(pods.len());
         for (at, machine) in machines.iter().enumerate() {
@@ -266,7 +300,7 @@ impl<'w, 'r> Pass<'w, 'r> {
         let launched = machines.first().map(|machine| (machine.pool, &*machine.types));
         self.give_back_limits(node, launched);
         let removed = vec![(node, RemovalReason::Underutilized)];
-        Ok(Step { removed, replacements: machines, moves })
+        Ok(Step { removed, replacements: machines, moves, ..Step::default() })
     }
 
     /// Moves the pods of `elsewhere` off `node`, which stands for its replacement from now on: both have
@@ -278,15 +312,20 @@ impl<'w, 'r> Pass<'w, 'r> {
             self.snapshot.take_back(class, node);
             if self.snapshot.place(class, node, |other| other == *to) != Some(*to) {
                 self.snapshot.put_back(class, node);
-                for (pod, to) in elsewhere[..at].iter().rev() {
-                    let class = self.classes[*pod as usize];
-                    self.snapshot.take_back(class, *to);
-                    self.snapshot.put_back(class, node);
-                }
+                self.move_back(node, &elsewhere[..at]);
                 return false;
             }
         }
         true
+    }
+
+    /// Moves the pods of `elsewhere` back to `node`.
+    fn move_back(&mut self, node: u32, elsewhere: &[(u32, u32)]) {
+        for (pod, to) in elsewhere.iter().rev() {
+            let class = self.classes[*pod as usize];
+            self.snapshot.take_back(class, *to);
+            self.snapshot.put_back(class, node);
+        }
     }
 
     /// What a machine in place of `node` must be; `None` where the zone or the capacity type is unknown,
@@ -335,6 +374,19 @@ impl<'w, 'r> Pass<'w, 'r> {
     fn no_place(&self, pod: u32) -> Block {
         let key = &self.working.pods[pod as usize].running.facts.key;
         Block::new(BlockCode::NoSavings, format!("Pod/{key}"), "fits on no other node, and no cheaper machine runs it")
+    }
+
+    /// Why no node and no machine may run the pod: its spec, or its volumes.
+    fn impossible(&self, pod: u32) -> Option<&Text> {
+        let planned = &self.working.input.pods[pod as usize];
+        let blocked = || self.working.input.volume_sets[planned.volumes? as usize].blocked.as_ref();
+        planned.invalid.as_ref().or_else(blocked)
+    }
+
+    fn impossible_block(&self, pod: u32) -> Option<Block> {
+        let why = self.impossible(pod)?;
+        let object = format!("Pod/{}", self.working.pods[pod as usize].running.facts.key);
+        Some(Block::new(BlockCode::NoCapacity, object, format!("has no other place: {why}")))
     }
 
     fn too_little(&self, node: u32, price: MicroUsd, moved: usize) -> Block {
@@ -415,14 +467,14 @@ fn order_of_destinations(
     nodes.into_iter().map(|(_, _, _, node)| node).collect()
 }
 
-/// Whether a pass may remove `node`: a candidate that nothing blocks, or a replacement.
+/// Whether a pass may remove `node`: a candidate that nothing blocks, or a replacement that was planned for pods.
 pub(crate) fn is_tried(working: &WorkingCluster<'_>, candidates: &[Option<Candidate<'_>>], node: u32) -> bool {
     let state = &working.nodes[node as usize];
     let is_candidate = |at: u32| {
         let candidate = candidates.get(at as usize).and_then(Option::as_ref);
         candidate.is_some_and(|candidate| candidate.may_go(RemovalReason::Underutilized))
     };
-    !state.is_gone && state.running.map_or(state.launch.is_some(), is_candidate)
+    !state.is_gone && state.running.map_or(state.launch.is_some() && !working.is_of_static_pool(node), is_candidate)
 }
 
 /// The nodes that a pass may remove, in the order in which it tries them.

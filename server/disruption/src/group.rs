@@ -18,7 +18,9 @@ use crate::candidates::Candidate;
 use crate::commands::keeps_rules;
 use crate::consolidation::is_tried;
 use crate::evacuation::step_of;
-use crate::working::{Step, WorkingCluster};
+use crate::opt_in::{Change, OptInCounts};
+use crate::parts::{with_likes_kept, worthwhile};
+use crate::working::{Step, Terms, WorkingCluster};
 
 /// The least part of the price of a group that its replacement must save, in percent. Packings of equal
 /// pods differ by less, so that a cluster that was packed anew is not packed anew again.
@@ -81,9 +83,14 @@ impl<'c> Groups<'c> {
                 return None;
             }
             let step = self.replace((working, candidates), group, cache);
-            let members = || group.iter().filter_map(|node| candidate(working, candidates, *node)).collect::<Vec<_>>();
-            if let Some(step) = step.filter(|step| balance.block(&members(), saved_by(working, step)).is_none()) {
-                take(working, candidates, allowances, group);
+            let is_allowed = |step: &Step| {
+                let removed = step.removed.iter().filter_map(|(node, _)| candidate(working, candidates, *node));
+                let members = removed.collect::<Vec<_>>();
+                balance.block(&members, saved_by(working, step)).is_none()
+                    && allowances.launch_block(&working.input.pools, &step.replacements).is_none()
+            };
+            if let Some(step) = step.filter(is_allowed) {
+                take(working, candidates, allowances, &step);
                 return Some(step);
             }
             if size >= order.len() {
@@ -144,7 +151,7 @@ impl<'c> Groups<'c> {
         cache: &mut CompileCache,
     ) -> Option<Step> {
         let takes = |node| candidate(working, candidates, node).is_none_or(Candidate::takes_pods);
-        let (mut input, pods) = working.input_for(group, takes);
+        let (mut input, pods) = working.input_for(group, Terms::Kept, takes);
         let of_pods = SEARCH_STEPS_PER_POD * u64::try_from(pods.len()).unwrap_or(u64::MAX);
         let search = of_pods.min(input.policy.search_steps / SEARCH_PART).min(self.search);
         self.search -= search;
@@ -153,25 +160,40 @@ impl<'c> Groups<'c> {
         if !decision.plan.unschedulable.is_empty() {
             return None;
         }
-        let before: i64 = group.iter().map(|node| working.nodes[*node as usize].price.0).sum();
-        let most = self.settings.most_for_replacement(MicroUsd(before), pods.len())?;
-        let most = most.0.min(before - before * MIN_SAVED_PERCENT / 100);
         let mut step = step_of(&decision.plan, &pods);
-        let machines = ReplacementMachines::new(&working.input);
-        in_known_zones(working, &machines, &mut step.replacements);
+        step.removed = group.iter().map(|node| (*node, RemovalReason::Underutilized)).collect();
+        in_known_zones(working, &ReplacementMachines::new(&working.input), &mut step.replacements);
+        let step = worthwhile(working, self.settings, &step);
+        let tried = with_likes_kept(working, &step).into_iter().chain([step]);
+        tried.filter_map(|step| self.cheaper(working, step)).find(|step| is_valid(working, step))
+    }
+
+    /// `step` with the launch options by which it saves enough; `None` if it does not.
+    fn cheaper(&self, working: &WorkingCluster<'_>, mut step: Step) -> Option<Step> {
+        let before: i64 = step.removed.iter().map(|(node, _)| working.nodes[*node as usize].price.0).sum();
+        let most = self.settings.most_for_replacement(MicroUsd(before), step.moves.len())?;
+        let most = most.0.min(before - before * MIN_SAVED_PERCENT / 100);
         let after: i64 = step.replacements.iter().map(|machine| machine.price.0).sum();
         if after >= most {
             return None;
         }
+        let machines = ReplacementMachines::new(&working.input);
         for machine in &mut step.replacements {
             *machine = within(&machines, machine, after, most)?;
         }
-        step.removed = group.iter().map(|node| (*node, RemovalReason::Underutilized)).collect();
-        // Pods that moved before are judged again: a machine in another zone may break their spread.
-        let mut carried_out = working.clone();
-        carried_out.apply(step.clone());
-        keeps_rules(carried_out).then_some(step)
+        let removed: Vec<u32> = step.removed.iter().map(|(node, _)| *node).collect();
+        let moves = step.moves_to_nodes();
+        let change = Change { removed: &removed, launches: &step.replacements, moves: &moves };
+        OptInCounts::of(working).block(working, change).is_none().then_some(step)
     }
+}
+
+/// Whether all rules hold once `step` is carried out. Pods that moved before are judged again: a machine in another zone
+/// may break their spread.
+fn is_valid(working: &WorkingCluster<'_>, step: &Step) -> bool {
+    let mut carried_out = working.clone();
+    carried_out.apply(step.clone());
+    keeps_rules(carried_out)
 }
 
 /// `machine` with the launch options by which the whole group saves enough, whichever of them launch: each
@@ -215,9 +237,10 @@ fn take<'i>(
     working: &WorkingCluster<'i>,
     candidates: &[Option<Candidate<'i>>],
     allowances: &mut Allowances<'i>,
-    group: &[u32],
+    step: &Step,
 ) {
-    for node in group {
+    allowances.take_launches(&working.input.pools, &step.replacements);
+    for (node, _) in &step.removed {
         candidate(working, candidates, *node).into_iter().for_each(|candidate| allowances.take(candidate));
     }
 }

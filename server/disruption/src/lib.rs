@@ -7,9 +7,11 @@
 //! which it checks too.
 //!
 //! Reading order: [`plan`], `candidates` (which nodes may go for which reason, and what [blocks](Block) the others),
-//! `allowances` (what removals use up together), `balance` (the policy `Balanced`), `working` (the cluster while
-//! removals are planned), `evacuation` (places for pods of nodes that must go), `consolidation` with `cost` (one
-//! pass over all candidates), `group` (several nodes replaced at once), `commands` (the result, checked) with
+//! `allowances` (what removals use up together), `opt_in` (annotations of NodePools that removals keep), `balance` (the
+//! policy `Balanced`), `working` (the cluster while removals are planned), `evacuation` (places for pods of nodes that must
+//! go), `static_pools` (nodes of which there is a fixed number), `consolidation` with `cost` (one pass over all candidates)
+//! and `launchable_domains` (where provisioning would launch),
+//! `preferences` (what pods prefer and have, which they keep), `group` (several nodes replaced at once) with `parts`, `commands` (the result, checked) with
 //! `placement_order`. Whether a node still matches its NodePool is found by the crate `drift`, before.
 
 mod allowances;
@@ -20,8 +22,15 @@ mod consolidation;
 mod cost;
 mod evacuation;
 mod group;
+mod launchable_domains;
+mod movable_pod;
+mod opt_in;
+mod opt_in_facts;
+mod parts;
 mod placement_order;
 mod planning;
+mod preferences;
+mod static_pools;
 mod working;
 
 pub use model::disruption_plan::{

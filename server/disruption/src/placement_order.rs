@@ -1,7 +1,9 @@
 //! The order in which pods that move are placed, so that their spread over domains holds at each placement.
 //!
-//! The removed nodes are gone before the first placement. Of the pods that a spread constraint counts, those come
-//! first whose domains then have the fewest of them.
+//! Of the pods that a spread constraint counts, those come first whose domains then have the fewest of them, and pods that
+//! must stand beside others come last. In the order
+//! of a plan for all of them, the removed nodes are gone before the first placement; in the order of each command, the
+//! pods of later ones are on their nodes.
 
 use model::labels::HOSTNAME;
 use model::{LabelSelector, SelectorOperator, SelectorTerm, Text};
@@ -17,9 +19,23 @@ pub(crate) fn order_of_placement(working: &WorkingCluster<'_>) -> Vec<u32> {
         return moves;
     }
     counts.count_staying_pods();
-    let mut ordered: Vec<(Option<usize>, u32)> = moves.into_iter().map(|pod| (counts.place(pod), pod)).collect();
-    ordered.sort_by_key(|(count, _)| *count);
-    ordered.into_iter().map(|(_, pod)| pod).collect()
+    counts.in_order(moves)
+}
+
+/// The pods of each of `commands`, which move, in the order in which they are placed.
+pub(crate) fn order_in_commands(working: &WorkingCluster<'_>, commands: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+    let moves: Vec<u32> = commands.iter().flatten().copied().collect();
+    let mut counts = DomainCounts::of(working, &moves);
+    if counts.constraints.is_empty() {
+        return commands;
+    }
+    counts.count_staying_pods();
+    moves.iter().for_each(|pod| counts.count_at_home(*pod, 1));
+    let in_order = |pods: Vec<u32>| {
+        pods.iter().for_each(|pod| counts.count_at_home(*pod, -1));
+        counts.in_order(pods)
+    };
+    commands.into_iter().map(in_order).collect()
 }
 
 /// A hard spread constraint of pods in a namespace.
@@ -45,7 +61,7 @@ struct DomainCounts<'w> {
     selecting: FxHashMap<(&'w Text, u32), Vec<usize>>,
     domains: NodeDomains<'w>,
     /// By constraint and domain.
-    counts: FxHashMap<(usize, u32), usize>,
+    counts: FxHashMap<(usize, u32), i64>,
 }
 
 /// The domains of nodes, numbered.
@@ -100,21 +116,38 @@ impl<'w> DomainCounts<'w> {
         for (node, (object, state)) in working.input.nodes.iter().zip(&working.nodes).enumerate() {
             let own = object.pods.iter().take(state.own);
             for pod in own.filter(|pod| !state.is_gone && !pod.leaving && !pod.terminating) {
-                self.count(node, (&pod.namespace, pod.labels));
+                self.count(node, (&pod.namespace, pod.labels), 1);
             }
         }
     }
 
+    /// Counts `pods` where they go; returns them in order.
+    fn in_order(&mut self, pods: Vec<u32>) -> Vec<u32> {
+        let mut ordered: Vec<(Option<i64>, u32)> = pods.into_iter().map(|pod| (self.place(pod), pod)).collect();
+        let needs_others = |pod: u32| {
+            let shape = self.working.input.pods[pod as usize].shape;
+            !self.working.input.shapes[shape as usize].pod_affinity.is_empty()
+        };
+        ordered.sort_by_key(|(count, pod)| (needs_others(*pod), *count));
+        ordered.into_iter().map(|(_, pod)| pod).collect()
+    }
+
+    /// Counts `pods` more of the movable pod on the node that it runs on.
+    fn count_at_home(&mut self, pod: u32, pods: i64) {
+        let (home, object) = (self.working.pods[pod as usize].home as usize, &self.working.input.pods[pod as usize]);
+        self.count(home, (&object.namespace, object.labels), pods);
+    }
+
     /// Counts the pod on its node; returns how many the domain has by the constraint of the pod.
-    fn place(&mut self, pod: u32) -> Option<usize> {
+    fn place(&mut self, pod: u32) -> Option<i64> {
         let movable = &self.working.pods[pod as usize];
         let (node, pod_object) = (movable.node as usize, &self.working.input.pods[pod as usize]);
-        self.count(node, (&pod_object.namespace, pod_object.labels));
+        self.count(node, (&pod_object.namespace, pod_object.labels), 1);
         let number = (*self.of_shape.get(&(&pod_object.namespace, pod_object.shape))?)?;
         Some(self.counts.get(&(number, self.domains.of(number, node))).copied().unwrap_or(0))
     }
 
-    fn count(&mut self, node: usize, class: (&'w Text, u32)) {
+    fn count(&mut self, node: usize, class: (&'w Text, u32), pods: i64) {
         let input = &self.working.input;
         let Self { constraints, selecting, domains, counts, by_label, by_other_terms, .. } = self;
         let selecting = selecting.entry(class).or_insert_with(|| {
@@ -125,7 +158,7 @@ impl<'w> DomainCounts<'w> {
             indexed.chain(by_other_terms.iter()).copied().filter(|at| selects(&constraints[*at])).collect()
         });
         for number in selecting {
-            *counts.entry((*number, domains.of(*number, node))).or_default() += 1;
+            *counts.entry((*number, domains.of(*number, node))).or_default() += pods;
         }
     }
 }

@@ -17,6 +17,9 @@ use crate::consolidation::{Found, Method, Pass, order_of_trials};
 use crate::cost::DisruptionCost;
 use crate::evacuation::{Evacuation, evacuate};
 use crate::group::Groups;
+use crate::launchable_domains::with_launchable_domains;
+use crate::opt_in::{Change, OptInCounts};
+use crate::static_pools;
 use crate::working::{Step, WorkingCluster};
 use crate::{Block, BlockCode, DisruptionPlan};
 
@@ -41,7 +44,7 @@ pub fn plan(
     block_for_waiting_pods(input, &placed, &mut candidates);
     let mut planning = Planning {
         settings,
-        allowances: Allowances::new(&candidates, &running.pod_budgets, input.now),
+        allowances: Allowances::new(&candidates, &running.pod_budgets, (settings, input.now)),
         balance: Balance::new(input, &candidates),
         working: WorkingCluster::new(input, running, &placed),
         candidates,
@@ -131,7 +134,7 @@ impl Planning<'_, '_> {
             if nodes.is_empty() {
                 continue;
             }
-            let Evacuation { step, unplaced } = evacuate(&self.working, &nodes, self.cache)?;
+            let Evacuation { step, unplaced, .. } = evacuate(&self.working, &nodes, self.cache)?;
             notes.extend(unplaced.iter().map(|(pod, why)| {
                 let key = &self.working.pods[*pod as usize].running.facts.key;
                 format!("pod {key} has no place after the removal of its node, which nothing holds: {why}")
@@ -151,6 +154,7 @@ impl Planning<'_, '_> {
         let mut free = self.free_for(RemovalReason::Empty);
         let price = |at: &usize| self.candidates[*at].as_ref().map(|candidate| candidate.node.price);
         free.sort_by_key(|at| (std::cmp::Reverse(price(at)), *at));
+        let mut opt_in = OptInCounts::of(&self.working);
         for at in free {
             let Some(candidate) = &mut self.candidates[at] else { continue };
             let node = candidate.node.node;
@@ -159,9 +163,13 @@ impl Planning<'_, '_> {
                 candidate.take_into_use();
                 continue;
             }
-            let blocks = self.allowances.blocks(candidate, RemovalReason::Empty);
+            let mut blocks = self.allowances.blocks(candidate, RemovalReason::Empty);
+            let removed = [node];
+            let change = Change { removed: &removed, launches: &[], moves: &[] };
+            blocks.extend(opt_in.block(&self.working, change));
             if blocks.is_empty() {
                 self.allowances.take(candidate);
+                opt_in.apply(&self.working, change);
                 self.apply(Step { removed: vec![(node, RemovalReason::Empty)], ..Step::default() });
             } else {
                 self.blocks.insert((node, RemovalReason::Empty), blocks);
@@ -178,13 +186,15 @@ impl Planning<'_, '_> {
             candidate.map(|candidate| (!candidate.is_empty(), candidate.claim.drift.as_ref().map(|drift| drift.since)))
         };
         order.sort_by_key(|at| (since(*at), *at));
+        let is_static = |at: &usize| self.candidates[*at].as_ref().is_some_and(|one| one.pool.replicas.is_some());
+        let (of_static_pools, mut order): (Vec<usize>, Vec<usize>) = order.into_iter().partition(is_static);
+        self.replace_static(&of_static_pools)?;
         for _ in 0..MAX_PLANS {
             let mut allowances = self.allowances.clone();
             let mut leaving = Vec::new();
             for at in &order {
                 let Some(candidate) = &self.candidates[*at] else { continue };
-                let mut blocks = allowances.blocks(candidate, RemovalReason::Drifted);
-                blocks.extend(static_block(candidate));
+                let blocks = allowances.blocks(candidate, RemovalReason::Drifted);
                 if blocks.is_empty() {
                     allowances.take(candidate);
                     leaving.push((candidate.node.node, RemovalReason::Drifted));
@@ -195,7 +205,11 @@ impl Planning<'_, '_> {
             if leaving.is_empty() {
                 return Ok(());
             }
-            let Evacuation { step, unplaced } = evacuate(&self.working, &leaving, self.cache)?;
+            let Evacuation { step, unplaced, blocks } = evacuate(&self.working, &leaving, self.cache)?;
+            if let Some(block) = blocks.into_iter().next() {
+                self.keep_last_of(&leaving, block, &mut order);
+                continue;
+            }
             if unplaced.is_empty() {
                 leaving.iter().for_each(|removed| drop(self.blocks.remove(removed)));
                 self.allowances = allowances;
@@ -212,6 +226,41 @@ impl Planning<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Drifted nodes of static NodePools, one for one (Karpenter: static drift, before drift).
+    fn replace_static(&mut self, order: &[usize]) -> Result<(), Vec<Violation>> {
+        for at in order {
+            let Some(candidate) = &self.candidates[*at] else { continue };
+            let removed = (candidate.node.node, RemovalReason::Drifted);
+            let mut blocks = self.allowances.blocks(candidate, RemovalReason::Drifted);
+            blocks.extend(static_pools::room_block(&self.working, candidate.pool));
+            if blocks.is_empty() {
+                match static_pools::replace(&self.working, removed, &candidate.pool.name, self.cache)? {
+                    Ok(step) => {
+                        self.allowances.take(candidate);
+                        self.apply(step);
+                    }
+                    Err(block) => blocks.push(block),
+                }
+            }
+            if !blocks.is_empty() {
+                self.blocks.insert(removed, blocks);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the last of the drifted nodes `leaving` of the NodePool that `block` is about out of `order`.
+    fn keep_last_of(&mut self, leaving: &[(u32, RemovalReason)], block: Block, order: &mut Vec<usize>) {
+        let is_of_pool = |(node, _): &&(u32, RemovalReason)| {
+            let pool = self.working.input.nodes[*node as usize].pool.as_ref();
+            pool.is_some_and(|pool| block.object.strip_prefix("NodePool/") == Some(pool))
+        };
+        let kept = leaving.iter().rev().find(is_of_pool).or(leaving.last()).map(|(node, _)| *node);
+        let Some(kept) = kept else { return };
+        self.blocks.insert((kept, RemovalReason::Drifted), vec![block]);
+        order.retain(|at| self.candidates[*at].as_ref().is_none_or(|candidate| candidate.node.node != kept));
     }
 
     /// Rounds until one replaces nothing: pods may move to a replacement in the next, which looks at the nodes of such pods
@@ -249,7 +298,9 @@ impl Planning<'_, '_> {
         if order.is_empty() {
             return false;
         }
-        let mut pass = Pass::new(&self.working, &self.candidates, cost, (self.settings, &self.balance));
+        let domains = with_launchable_domains(&self.working);
+        let parts = (&self.working, domains.as_ref());
+        let mut pass = Pass::new(parts, &self.candidates, cost, (self.settings, &self.balance));
         let removals = pass.run(&order, Method::Delete, &mut self.allowances);
         let replacements = match may_replace {
             true => pass.run(&order, Method::Replace, &mut self.allowances),
@@ -266,13 +317,4 @@ impl Planning<'_, '_> {
         }
         replaces
     }
-}
-
-/// A node of a static NodePool is replaced one for one, which is no plan for its pods.
-fn static_block(candidate: &Candidate<'_>) -> Option<Block> {
-    let replicas = candidate.pool.replicas?;
-    let message = format!(
-        "has a fixed number of nodes (replicas: {replicas}): its drifted nodes are replaced one for one by the server"
-    );
-    Some(Block::new(BlockCode::Static, format!("NodePool/{}", candidate.pool.name), message))
 }

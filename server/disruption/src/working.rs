@@ -5,17 +5,20 @@ use std::collections::BTreeSet;
 use binding::{bound_pod, launched_node};
 use model::eviction_cost::eviction_cost;
 use model::input::PlanningInput;
-use model::labels::HOSTNAME;
 use model::plan::PlannedNode;
 use model::removal::{RemovalInput, RemovalReason};
 use model::running::{RunningCluster, RunningNode, RunningPod};
 use model::{BoundPod, MicroUsd, Node, NodeName, NodeStage, Pod, Resources};
 use verifier::{blocking_pod_budgets, is_protected};
 
+pub(crate) use crate::movable_pod::MovablePod;
+use crate::preferences::required_shapes;
+
 /// A cluster with the removals and replacements that are planned so far.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkingCluster<'r> {
-    /// The nodes as they would be. Its pods are [`WorkingCluster::pods`], wherever they run.
+    /// The nodes as they would be. Its pods are [`WorkingCluster::pods`], wherever they run, with what they prefer and
+    /// have as required.
     pub(crate) input: PlanningInput,
     /// By index into the nodes of `input`; those of the cluster first, then the replacements.
     pub(crate) nodes: Vec<WorkingNode>,
@@ -23,6 +26,8 @@ pub(crate) struct WorkingCluster<'r> {
     pub(crate) pods: Vec<MovablePod<'r>>,
     /// The removals, in their order.
     pub(crate) removed: Vec<(u32, RemovalReason)>,
+    /// The removals that go together.
+    pub(crate) commands: Vec<CommandNodes>,
     /// The pods that were placed, in order; one that moved twice is in it twice.
     moves: Vec<u32>,
     /// The names of all nodes, by index; complete once the plan is finished.
@@ -30,6 +35,8 @@ pub(crate) struct WorkingCluster<'r> {
     taken: BTreeSet<NodeName>,
     /// By pool, the number of replacements so far.
     launched: Vec<u32>,
+    /// The number of shapes that pods state; those after them require what pods prefer and have.
+    stated_shapes: usize,
 }
 
 /// What is known of a node.
@@ -56,19 +63,24 @@ impl WorkingNode {
     }
 }
 
-/// A pod that needs a place when its node is removed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MovablePod<'r> {
-    pub(crate) running: &'r RunningPod,
-    pub(crate) pod: &'r Pod,
-    /// Its shape, by index into the input.
-    pub(crate) shape: u32,
-    /// What its eviction costs, in parts of 2^27; at least 0.
-    pub(crate) eviction_cost: i64,
-    /// Index of the node that it runs on.
-    pub(crate) home: u32,
-    /// Index of the node that it is planned on.
-    pub(crate) node: u32,
+/// Nodes of the cluster that go together.
+#[derive(Debug, Clone)]
+pub(crate) struct CommandNodes {
+    /// The nodes.
+    pub(crate) nodes: Vec<u32>,
+    /// Why they go: the first reason of them.
+    pub(crate) reason: RemovalReason,
+}
+
+/// What holds for the pods of nodes that go while they are planned elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Terms {
+    /// They keep what they prefer and have, and are bound while their nodes are drained.
+    Kept,
+    /// They are bound while their nodes are drained.
+    Bound,
+    /// They are bound when their nodes are gone.
+    BoundLater,
 }
 
 /// Where a pod goes.
@@ -90,6 +102,19 @@ pub(crate) struct Step {
     pub(crate) replacements: Vec<PlannedNode>,
     /// The movable pods of the removed nodes, in the order in which they are placed.
     pub(crate) moves: Vec<(u32, Destination)>,
+    /// Whether these pods give up what they prefer and had.
+    pub(crate) gives_up_preferences: bool,
+}
+
+impl Step {
+    /// The pods that move to nodes of the working cluster, and these nodes.
+    pub(crate) fn moves_to_nodes(&self) -> Vec<(u32, u32)> {
+        let to_node = |(pod, to): &(u32, Destination)| match to {
+            Destination::Node(node) => Some((*pod, *node)),
+            Destination::Replacement(_) => None,
+        };
+        self.moves.iter().filter_map(to_node).collect()
+    }
 }
 
 impl<'r> WorkingCluster<'r> {
@@ -109,14 +134,33 @@ impl<'r> WorkingCluster<'r> {
         let taken = input.nodes.iter().map(|node| node.name.clone()).collect();
         let launched = vec![0; input.pools.len()];
         let (pods, removed, moves, names) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut working = Self { input, nodes, pods, removed, moves, names, taken, launched };
+        let stated_shapes = input.shapes.len();
+        let commands = Vec::new();
+        let mut working = Self { input, nodes, pods, removed, commands, moves, names, taken, launched, stated_shapes };
         let pod_budgets = running.pod_budgets.clone();
         let judged = RemovalInput { now: working.input.now, pod_budgets, ..RemovalInput::default() };
         for (number, node) in (0..).zip(&running.nodes) {
             working.add(number, node, &judged);
         }
-        working.input.pods = working.pods.iter().map(|pod| pod.pod.clone()).collect();
+        let (required, of_pods) = required_shapes(&working.input, &working.pods);
+        let pod = |(pod, shape): (&MovablePod<'_>, u32)| Pod { shape, ..pod.pod.clone() };
+        working.input.pods = working.pods.iter().zip(of_pods).map(pod).collect();
+        working.input.shapes.extend(required);
         working
+    }
+
+    /// The pods of `input` as they state their rules, instead of what they prefer and have as required.
+    pub(crate) fn restore_stated_rules(&mut self) {
+        for (pod, movable) in self.input.pods.iter_mut().zip(&self.pods) {
+            pod.shape = movable.shape;
+        }
+        let stated = |pod: &Option<u32>| pod.map(|pod| self.pods[pod as usize].shape);
+        for (node, state) in self.input.nodes.iter_mut().zip(&self.nodes) {
+            for (bound, shape) in node.pods.iter_mut().zip(state.pods.iter().map(stated)) {
+                bound.shape = shape.unwrap_or(bound.shape);
+            }
+        }
+        self.input.shapes.truncate(self.stated_shapes);
     }
 
     fn add(&mut self, number: u32, running: &'r RunningNode, judged: &RemovalInput) {
@@ -151,10 +195,18 @@ impl<'r> WorkingCluster<'r> {
         for replacement in step.replacements {
             self.add_replacement(replacement);
         }
+        let of_cluster = |(node, _): &&(u32, RemovalReason)| self.nodes[*node as usize].launch.is_none();
+        let nodes: Vec<u32> = step.removed.iter().filter(of_cluster).map(|(node, _)| *node).collect();
+        if let Some(reason) = step.removed.iter().filter(of_cluster).map(|(_, reason)| *reason).min() {
+            self.commands.push(CommandNodes { nodes, reason });
+        }
         for (node, reason) in step.removed {
             self.remove(node, reason);
         }
         for (pod, destination) in step.moves {
+            if step.gives_up_preferences {
+                self.input.pods[pod as usize].shape = self.pods[pod as usize].shape;
+            }
             let node = match destination {
                 Destination::Node(node) => node,
                 Destination::Replacement(at) => first.saturating_add(u32::try_from(at).unwrap_or(u32::MAX)),
@@ -201,7 +253,7 @@ impl<'r> WorkingCluster<'r> {
     fn put(&mut self, pod: u32, node: u32) {
         let movable = &mut self.pods[pod as usize];
         movable.node = node;
-        self.input.nodes[node as usize].pods.push(bound_pod(movable.pod));
+        self.input.nodes[node as usize].pods.push(bound_pod(&self.input.pods[pod as usize]));
         self.nodes[node as usize].pods.push(Some(pod));
         self.moves.push(pod);
     }
@@ -221,10 +273,13 @@ impl<'r> WorkingCluster<'r> {
 
     /// Whether the movable pod has hard rules over domains of several nodes.
     pub(crate) fn has_domain_rules(&self, pod: u32) -> bool {
-        let shape = &self.input.shapes[self.input.pods[pod as usize].shape as usize];
-        let spread = shape.spread.iter().filter(|spread| spread.hard).map(|spread| &spread.topology_key);
-        let terms = shape.pod_affinity.iter().chain(&shape.pod_anti_affinity).map(|term| &term.topology_key);
-        spread.chain(terms).any(|key| key.as_ref() != HOSTNAME)
+        self.input.shapes[self.input.pods[pod as usize].shape as usize].has_rules_over_zones()
+    }
+
+    /// Whether `node` is a machine that a static NodePool launches: it is launched whatever pods need.
+    pub(crate) fn is_of_static_pool(&self, node: u32) -> bool {
+        let launch = self.nodes[node as usize].launch.as_ref();
+        launch.is_some_and(|launch| self.input.pools[launch.pool as usize].replicas.is_some())
     }
 
     /// Whether pods of other nodes may move to `node`.
@@ -263,10 +318,23 @@ impl<'r> WorkingCluster<'r> {
         self.nodes.iter().map(of_node).collect()
     }
 
-    /// The working cluster as the input of a plan for the pods of `leaving`, which are being deleted, in
-    /// the order of namespace and name; and the movable pod of each.
-    /// Of the other nodes, those that `takes` accepts take pods.
-    pub(crate) fn input_for(&self, leaving: &[u32], takes: impl Fn(u32) -> bool) -> (PlanningInput, Vec<u32>) {
+    /// Whether one of the movable pods of `nodes` has what it prefers.
+    pub(crate) fn has_preferences(&self, nodes: &[u32]) -> bool {
+        let mut pods = nodes.iter().flat_map(|node| self.nodes[*node as usize].movable());
+        pods.any(|pod| self.input.pods[pod as usize].shape != self.pods[pod as usize].shape)
+    }
+
+    /// The working cluster as the input of a plan for the pods of `leaving`, on `terms`, in the order of namespace and
+    /// name; and the movable pod of each. Of the other nodes, those that `takes` accepts take pods.
+    ///
+    /// Nodes that leave or have left are drained. After that they are gone, or would be as good as gone for
+    /// [`Terms::BoundLater`].
+    pub(crate) fn input_for(
+        &self,
+        leaving: &[u32],
+        terms: Terms,
+        takes: impl Fn(u32) -> bool,
+    ) -> (PlanningInput, Vec<u32>) {
         let mut input = self.input.clone();
         let mut pods: Vec<u32> = leaving.iter().flat_map(|node| self.nodes[*node as usize].movable()).collect();
         pods.sort_by_key(|pod| key(&self.pods[*pod as usize]));
@@ -275,13 +343,29 @@ impl<'r> WorkingCluster<'r> {
             node.stage = NodeStage::Deleting;
             node.pods.iter_mut().for_each(|pod| pod.leaving = true);
         }
-        input.pods = pods.iter().map(|pod| self.input.pods[*pod as usize].clone()).collect();
+        let planned = |pod: &u32| match terms {
+            Terms::Kept => self.input.pods[*pod as usize].clone(),
+            Terms::Bound | Terms::BoundLater => self.pods[*pod as usize].pod.clone(),
+        };
+        input.pods = pods.iter().map(planned).collect();
         for (at, node) in (0..).zip(&mut input.nodes) {
-            if node.stage != NodeStage::Deleting && !(self.accepts_pods(at) && takes(at)) {
+            if node.stage == NodeStage::Deleting && terms != Terms::BoundLater {
+                *node = node.drained();
+            } else if node.stage != NodeStage::Deleting && !(self.accepts_pods(at) && takes(at)) {
                 close(node, &self.input);
             }
         }
+        count_staying_nodes(&mut input);
         (input, pods)
+    }
+}
+
+/// Has `min-nodes` of each NodePool ask for the nodes that it lacks beside those that stay.
+pub(crate) fn count_staying_nodes(input: &mut PlanningInput) {
+    for pool in input.pools.iter_mut().filter(|pool| pool.rules.min_nodes.is_some()) {
+        let stays = |node: &&Node| node.stage != NodeStage::Deleting && node.pool.as_ref() == Some(&pool.name);
+        let staying = i64::try_from(input.nodes.iter().filter(stays).count()).unwrap_or(i64::MAX);
+        pool.rules.min_nodes = pool.rules.min_nodes.map(|least| least - staying).filter(|missing| *missing > 0);
     }
 }
 
@@ -298,10 +382,12 @@ fn close(node: &mut Node, input: &PlanningInput) {
 }
 
 /// Whether the pod must run elsewhere when its node is removed: nothing starts a pod without an owner
-/// again, a terminating pod is planned when it is recreated, and one that is held from eviction runs until
-/// the node ends (plan contract §3).
+/// again, nor a terminating one, except a pod of a StatefulSet, which is made anew under its name; one that is held from
+/// eviction runs until the node ends (plan contract §3), and one of another scheduler is not planned for.
 fn needs_place(pod: &RunningPod, judged: &RemovalInput) -> bool {
     let facts = &pod.facts;
     let is_held = is_protected(facts, judged.now) || !blocking_pod_budgets(judged, facts).is_empty();
-    !facts.node_bound && !facts.terminating && !facts.workload.starts_with("Pod/") && !is_held
+    let is_planned = pod.other_scheduler.is_none() && !facts.workload.starts_with("Pod/");
+    let returns = !facts.terminating || facts.workload.starts_with("StatefulSet/");
+    !facts.node_bound && returns && is_planned && !is_held
 }

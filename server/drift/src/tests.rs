@@ -22,6 +22,7 @@ fn offering(zone: &str, capacity_type: CapacityType, own: &[(&str, &str)]) -> Of
         capacity_type,
         price: MicroUsd(1),
         estimated: false,
+        catalogue_price: None,
         available: false,
         reservation: None,
         labels: labels(own),

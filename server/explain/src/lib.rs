@@ -34,9 +34,9 @@ mod unplaced;
 mod unsatisfied;
 mod wording;
 
-pub use notes::notes;
+pub use notes::{notes, violated_preferences};
 pub use report::{
     Existing, FilterStep, MachineConstraint, MachineOption, NodeReport, Outcome, PodReport, node_report,
     planned_node_report, pod_report,
 };
-pub use unplaced::{unschedulable, unschedulable_among};
+pub use unplaced::{unschedulable, unschedulable_among, unschedulable_until};

@@ -32,3 +32,13 @@ pub fn notes(input: &PlanningInput, plan: &Plan) -> Vec<String> {
     }
     notes.into_iter().collect()
 }
+
+/// Number of preferences of placed pods that `plan` violates; 0 where they are ignored.
+#[must_use]
+pub fn violated_preferences(input: &PlanningInput, plan: &Plan) -> usize {
+    let workloads = by_workload(input, plan);
+    if !preferences::any_stated(input, &workloads) {
+        return 0;
+    }
+    preferences::count_violations(&PlanSnapshot::new(input, plan), &workloads)
+}

@@ -15,7 +15,7 @@ use model::plan::{Plan, PlannedNode};
 use model::resources::NODES;
 use model::{
     Catalogue, HostPort, InstanceType, LabelSelector, Node, NodePool, PodShape, Requirement, Requirements, Resources,
-    Text, Zone,
+    Stop, Text, Zone,
 };
 
 use verifier::kernel::{
@@ -100,6 +100,8 @@ pub(super) struct PlanSnapshot<'a> {
     amounts: RefCell<FxHashMap<Text, Rc<[i64]>>>,
     label_index: OnceCell<LabelIndex>,
     key_domains: RefCell<FxHashMap<Text, Rc<KeyDomains<'a>>>>,
+    /// Whether anybody still needs what is explained by it.
+    stop: Stop,
 }
 
 impl<'a> PlanSnapshot<'a> {
@@ -131,9 +133,15 @@ impl<'a> PlanSnapshot<'a> {
             amounts: RefCell::default(),
             label_index: OnceCell::new(),
             key_domains: RefCell::default(),
+            stop: Stop::never(),
         };
         snapshot.place_pods(except);
         snapshot
+    }
+
+    /// The snapshot, whose [`PlanSnapshot::open_pools`] end once `stop` is due.
+    pub(super) fn until(self, stop: Stop) -> Self {
+        Self { stop, ..self }
     }
 
     /// Adds existing, missing DaemonSet and planned pods to the loads and groups.
@@ -170,7 +178,9 @@ impl<'a> PlanSnapshot<'a> {
 
     /// Pools for pending pods: all but the static ones.
     pub(super) fn open_pools(&self) -> impl Iterator<Item = (u32, &'a NodePool)> {
-        (0_u32..).zip(&self.input.pools).filter(|(_, pool)| pool.replicas.is_none())
+        let pools = (0_u32..).zip(&self.input.pools).filter(|(_, pool)| pool.replicas.is_none());
+        // What is explained of a pod is a walk over the pools, or several.
+        pools.take_while(|_| !self.stop.is_due())
     }
 
     /// A superset of the groups that `selector` selects, in order. A missing selector selects

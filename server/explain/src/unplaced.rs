@@ -3,12 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use model::input::PlanningInput;
 use model::plan::{Plan, Reason, ReasonCode, Unschedulable};
-use model::{NodePool, Pod, PodAffinityTerm, Text, Timestamp};
+use model::{NodePool, Pod, PodAffinityTerm, Stop, Text, Timestamp};
+use verifier::kernel::exclusive_claims_in_use;
 
 use super::catalogue::{distance, shortage};
 use super::existing::NodeTrial;
@@ -42,10 +44,16 @@ pub fn unschedulable(input: &PlanningInput, plan: &Plan) -> Vec<Unschedulable> {
 /// The same explanations, for `pods` only.
 #[must_use]
 pub fn unschedulable_among(input: &PlanningInput, plan: &Plan, pods: BTreeSet<u32>) -> Vec<Unschedulable> {
+    unschedulable_until(input, plan, pods, &Stop::never())
+}
+
+/// The same explanations, of a part of the pods and the pools once `stop` is due.
+#[must_use]
+pub fn unschedulable_until(input: &PlanningInput, plan: &Plan, pods: BTreeSet<u32>, stop: &Stop) -> Vec<Unschedulable> {
     if pods.is_empty() {
         return Vec::new();
     }
-    let snapshot = PlanSnapshot::new(input, plan);
+    let snapshot = PlanSnapshot::new(input, plan).until(stop.clone());
     let mut known: FxHashMap<Kind<'_>, usize> = FxHashMap::default();
     let mut explained: Vec<Unschedulable> = Vec::new();
     let mut matches = SelectorMatches::of(&snapshot);
@@ -54,8 +62,12 @@ pub fn unschedulable_among(input: &PlanningInput, plan: &Plan, pods: BTreeSet<u3
         let kinds = known.len();
         let like = *known.entry(kind).or_insert(explained.len());
         let (reasons, fits_if) = match explained.get(like) {
-            Some(like) => (like.reasons.clone(), like.fits_if.clone()),
-            None => explain(&snapshot, &input.pods[pod as usize], kinds < MAX_RELAXED),
+            Some(like) => (Arc::clone(&like.reasons), Arc::clone(&like.fits_if)),
+            None if stop.is_due() => break,
+            None => {
+                let (reasons, fits_if) = explain(&snapshot, &input.pods[pod as usize], kinds < MAX_RELAXED);
+                (reasons.into(), fits_if.into())
+            }
         };
         explained.push(Unschedulable { pod, reasons, fits_if });
     }
@@ -115,6 +127,9 @@ pub(super) fn explain(snapshot: &PlanSnapshot<'_>, pod: &Pod, relax: bool) -> (V
     if let Some(why) = &pod_reqs.volumes.blocked {
         return (vec![without_pool(ReasonCode::Volumes, why.to_string())], Vec::new());
     }
+    if let Some(reason) = claim_in_use(snapshot, pod, &pod_reqs) {
+        return (vec![reason], Vec::new());
+    }
     let topology = Topology::of(snapshot, &pod_reqs);
     let obstacles = obstacles(snapshot, &pod_reqs, &topology);
     let mut reasons = match reason_beyond_pools(snapshot, &pod_reqs, &topology) {
@@ -128,6 +143,33 @@ pub(super) fn explain(snapshot: &PlanSnapshot<'_>, pod: &Pod, relax: bool) -> (V
 
 fn without_pool(code: ReasonCode, message: String) -> Reason {
     Reason { pool: None, code, message }
+}
+
+/// Another pod uses a claim of `pod` that one pod of the cluster may use.
+fn claim_in_use(snapshot: &PlanSnapshot<'_>, pod: &Pod, pod_reqs: &PodRequirements<'_>) -> Option<Reason> {
+    let claims = &pod_reqs.volumes.exclusive_claims;
+    if claims.is_empty() {
+        return None;
+    }
+    let (input, plan) = (snapshot.input, snapshot.plan);
+    let running = exclusive_claims_in_use(input);
+    let reason = |claim: &Text| {
+        let user = match running.get(claim) {
+            Some((node, user)) => format!("pod {}/{} on node {} uses it", user.namespace, user.name, node.name),
+            None => {
+                let mut placed = plan.order.iter().map(|at| &input.pods[*at as usize]);
+                let uses = |other: &&Pod| {
+                    let set = other.volumes.map(|set| &input.volume_sets[set as usize]);
+                    other.key() != pod.key() && set.is_some_and(|set| set.exclusive_claims.contains(claim))
+                };
+                let user = placed.find(uses)?;
+                format!("pod {}/{} is planned to use it", user.namespace, user.name)
+            }
+        };
+        let message = format!("PersistentVolumeClaim/{claim} is ReadWriteOncePod, for one pod at a time, and {user}");
+        Some(without_pool(ReasonCode::Volumes, message))
+    };
+    claims.iter().find_map(reason)
 }
 
 /// A reason that does not depend on any pool.

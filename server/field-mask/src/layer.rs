@@ -9,8 +9,9 @@ use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use prost::bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost_reflect::{DescriptorPool, MessageDescriptor};
-use tonic::Status;
 use tonic::body::Body;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
 use tower::{Layer, Service};
 
 use crate::mask::{FieldMask, HEADER};
@@ -44,8 +45,8 @@ impl FieldMaskLayer {
     fn mask(&self, path: &str, headers: &HeaderMap) -> Result<Option<FieldMask>, Status> {
         let Some(text) = headers.get(HEADER) else { return Ok(None) };
         let Some(answer) = self.answer(path) else { return Ok(None) };
-        let text = text.to_str().map_err(|_| Status::invalid_argument("the field mask is not ASCII"))?;
-        FieldMask::parse(text, &answer).map_err(|error| Status::invalid_argument(error.to_string()))
+        let text = text.to_str().map_err(|_| refused("the field mask is not ASCII"))?;
+        FieldMask::parse(text, &answer).map_err(|error| refused(error.to_string()))
     }
 
     /// The type of the answers of a method.
@@ -55,6 +56,13 @@ impl FieldMaskLayer {
         let method = service.methods().find(|of| of.name() == method)?;
         Some(method.output())
     }
+}
+
+/// The mask is wrong: its header is named as a field of the request.
+fn refused(sentence: impl Into<String>) -> Status {
+    let sentence = sentence.into();
+    let details = ErrorDetails::with_bad_request_violation(HEADER, &sentence);
+    Status::with_error_details(Code::InvalidArgument, sentence, details)
 }
 
 impl<S> Layer<S> for FieldMaskLayer {
@@ -157,5 +165,10 @@ impl http_body::Body for MaskedBody {
                 return Poll::Ready(Some(Ok(Frame::data(masked.freeze()))));
             }
         }
+    }
+
+    /// The headers of an error have no message behind them: HTTP/2 ends the stream with them.
+    fn is_end_stream(&self) -> bool {
+        self.received.is_empty() && self.body.is_end_stream()
     }
 }

@@ -17,7 +17,13 @@ use crate::{capture, completion, demo, man, simulate, simulated_agent, simulated
 
 /// Central autoscaler for the nodes of many Kubernetes clusters.
 #[derive(Debug, Parser)]
-#[command(name = "fleetwright", version, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    name = "fleetwright",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    help_template = help_template()
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -74,6 +80,40 @@ enum Command {
     SimulatedCloud(simulated_cloud::SimulatedCloudFlags),
 }
 
+/// The commands by what they are for, as the help lists them.
+const GROUPS: [(&str, &[&str]); 7] = [
+    ("Plan from manifests", &["plan", "validate", "explain", "convert", "capture", "catalogue", "crds"]),
+    ("Look at the fleet", &["fleet", "top", "why", "history", "replay", "freezes", "audit"]),
+    ("Operate the fleet", &["freeze", "thaw", "removals", "quarantine", "clusters", "forget"]),
+    ("Get capacity for pods to come", &["quote", "hold", "commit", "release"]),
+    ("Run a server", &["serve", "trust", "accounts", "ec2"]),
+    ("Try it out", &["demo", "simulate"]),
+    ("This program", &["completion", "man", "version"]),
+];
+
+/// The help of the program. clap lists all commands under one heading.
+fn help_template() -> String {
+    let commands = Command::augment_subcommands(clap::Command::new("fleetwright"));
+    let (header, literal) = (commands.get_styles().get_header(), commands.get_styles().get_literal());
+    let width = GROUPS.iter().flat_map(|(_, names)| names.iter()).map(|name| name.len()).max().unwrap_or(0);
+    let line = |name: &&str| {
+        let command = commands.find_subcommand(name)?;
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let aliases: Vec<String> = command.get_visible_aliases().map(|alias| format!(" [alias: {alias}]")).collect();
+        Some(format!("  {literal}{name:width$}{literal:#}  {about}{}\n", aliases.concat()))
+    };
+    let groups = GROUPS.iter().map(|(title, names)| {
+        let lines: Vec<String> = names.iter().filter_map(line).collect();
+        format!("\n{header}{title}:{header:#}\n{}", lines.concat())
+    });
+    let groups: Vec<String> = groups.collect();
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{}\n{header}Options:{header:#}\n{{options}}\n\n\
+         `fleetwright help COMMAND` describes a command.",
+        groups.concat()
+    )
+}
+
 /// Parses the command line, runs the subcommand and returns its exit status.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -84,18 +124,20 @@ pub fn main() -> ExitCode {
 #[must_use]
 pub fn main_with(words: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.collect();
+    let serves = words.get(1).is_some_and(|command| command == "serve");
     let result = if words.first().is_some_and(|program| Plugin::is_run_as(program)) {
         Plugin::try_parse_from(words).unwrap_or_else(|error| error.exit()).run()
     } else if completion::answer(&words, Cli::command).unwrap_or_else(|error| error.exit()) {
         Ok(Status::Done)
     } else {
-        run(Cli::try_parse_from(words).unwrap_or_else(|error| with_new_name(error).exit()).command)
+        run(Cli::try_parse_from(words).unwrap_or_else(|error| with_name_that_exists(error, serves).exit()).command)
     };
     result.unwrap_or_else(Failure::report).into()
 }
 
-/// An unknown flag that is the old name of a configuration key is reported with the new name.
-fn with_new_name(error: clap::Error) -> clap::Error {
+/// An unknown flag that is the old name of a configuration key is reported with the new name, and an unknown one of `serve`
+/// with those that may be meant, if clap knows none.
+fn with_name_that_exists(mut error: clap::Error, serves: bool) -> clap::Error {
     let unknown = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) => flag.trim_start_matches('-').to_owned(),
         _ => return error,
@@ -105,7 +147,13 @@ fn with_new_name(error: clap::Error) -> clap::Error {
             ErrorKind::UnknownArgument,
             format!("there is no flag --{unknown} any more; its name is --{} now", key.flag),
         ),
-        None => error,
+        None => {
+            let similar = if serves { serve::similar_flags(&unknown) } else { Vec::new() };
+            if !similar.is_empty() && error.get(ContextKind::SuggestedArg).is_none() {
+                error.insert(ContextKind::SuggestedArg, ContextValue::Strings(similar));
+            }
+            error
+        }
     }
 }
 
@@ -162,10 +210,52 @@ mod tests {
     fn a_flag_under_its_old_name_is_an_error_that_names_the_new_one() {
         let message = |flag: &str| {
             let error = Cli::try_parse_from(["fleetwright", "serve", flag, "x"]).expect_err("the flag is unknown");
-            with_new_name(error).to_string()
+            with_name_that_exists(error, true).to_string()
         };
         let renamed = message("--rails-mode");
         assert!(renamed.contains("no flag --rails-mode any more; its name is --guardrails-mode now"), "{renamed}");
         assert!(message("--rails-nonsense").contains("unexpected argument '--rails-nonsense'"));
+    }
+
+    #[test]
+    fn an_unknown_flag_of_serve_is_an_error_that_names_those_that_may_be_meant() {
+        let message = |command: &str, flag: &str| {
+            let error = Cli::try_parse_from(["fleetwright", command, flag]).expect_err("the flag is unknown");
+            with_name_that_exists(error, command == "serve").to_string()
+        };
+        let port = message("serve", "--port");
+        assert!(port.contains("tip: some similar arguments exist: '--listen-grpc', '--listen-http'"), "{port}");
+        // What clap finds stays.
+        let misspelt = message("serve", "--listn-grpc");
+        assert!(misspelt.contains("tip: a similar argument exists: '--listen-grpc'"), "{misspelt}");
+        assert!(!message("plan", "--port").contains("--listen"));
+    }
+
+    #[test]
+    fn the_help_has_every_command_in_one_group() {
+        let command = Cli::command();
+        let mut shown: Vec<&str> =
+            command.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name).collect();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        shown.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, shown);
+        let help = Cli::command().render_help().to_string();
+        for (title, _) in GROUPS {
+            assert_eq!(help.matches(&format!("\n\n{title}:\n")).count(), 1, "{title}: {help}");
+        }
+        for name in grouped {
+            assert_eq!(help.lines().filter(|line| line.split(' ').nth(2) == Some(name)).count(), 1, "{name}: {help}");
+        }
+        for part in [
+            "Usage: fleetwright",
+            "\n  catalogue   Instance types",
+            "[alias: catalog]\n",
+            "\n  -h, --help",
+            "\n\nOptions:\n",
+        ] {
+            assert!(help.contains(part), "{part}: {help}");
+        }
+        assert!(!help.contains('{') && !help.contains("\nCommands:"), "{help}");
     }
 }

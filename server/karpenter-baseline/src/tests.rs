@@ -21,6 +21,7 @@ fn machine(vcpu: i64, price: i64) -> InstanceType {
         capacity_type: CapacityType::OnDemand,
         price: MicroUsd(price),
         estimated: false,
+        catalogue_price: None,
         available: true,
         reservation: None,
         labels: Labels::new(),

@@ -1,6 +1,7 @@
 //! The Kubernetes objects of the input, typed and validated. The crate `planning-input` derives
 //! their meaning for planning.
 
+pub mod admission;
 pub mod autoscaler;
 pub mod metadata;
 pub mod node;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 
 use model::{Labels, NodeName, Text};
 
+use self::admission::{Admission, default_requests_of};
 use self::autoscaler::PodAutoscaler;
 use self::node::{NodeObject, attach_limits};
 use self::pods::PodObject;
@@ -23,6 +25,7 @@ use crate::cursor::{Cursor, Problems};
 use crate::inventory::{Inventory, Object};
 use crate::kinds::Kind;
 use crate::notes::Notes;
+use crate::pod::runtime_class::RuntimeClass;
 
 /// The Kubernetes objects of a cluster, without Karpenter's.
 #[derive(Debug, Default)]
@@ -58,7 +61,14 @@ impl Cluster {
     /// after parsing, because they are most of the memory of a captured cluster.
     #[must_use]
     pub fn read(inventory: &mut Inventory, problems: &Problems, notes: &mut Notes) -> Self {
-        let pods = inventory.take(Kind::Pod).map(|pod| read_one(&pod, problems, PodObject::read)).collect();
+        let ranges = each(inventory, Kind::LimitRange, problems, |object, at| {
+            (object.namespace.clone(), default_requests_of(at))
+        });
+        let runtime_classes =
+            each(inventory, Kind::RuntimeClass, problems, |object, at| RuntimeClass::read(object.name.clone(), at));
+        let admission = Admission::new(ranges, runtime_classes);
+        let read_pod = |object: &Object, at: &Cursor<'_>| PodObject::read(object, at, &admission);
+        let pods = inventory.take(Kind::Pod).map(|pod| read_one(&pod, problems, read_pod)).collect();
         let inventory = &*inventory;
         let mut cluster = Self {
             pods,
@@ -66,14 +76,19 @@ impl Cluster {
                 .into_iter()
                 .flatten()
                 .collect(),
-            daemons: each(inventory, Kind::DaemonSet, problems, DaemonObject::read),
+            daemons: each(inventory, Kind::DaemonSet, problems, |object, at| {
+                DaemonObject::read(object, at, admission.default_requests(&object.namespace))
+            }),
             nodes: each(inventory, Kind::Node, problems, NodeObject::read),
             budgets: each(inventory, Kind::PodDisruptionBudget, problems, DisruptionBudget::read),
             ..Self::default()
         };
         for kind in [Kind::Deployment, Kind::Job, Kind::ReplicaSet, Kind::StatefulSet] {
-            cluster.workloads.extend(each(inventory, kind, problems, Workload::read));
+            cluster.workloads.extend(each(inventory, kind, problems, |object, at| {
+                Workload::read(object, at, admission.default_requests(&object.namespace))
+            }));
         }
+        cluster.apply_runtime_classes(&admission, notes);
         cluster.read_storage(inventory, problems);
         cluster.read_namespaces(inventory, problems);
         let priorities = each(inventory, Kind::PriorityClass, problems, PriorityClass::read);
@@ -85,6 +100,20 @@ impl Cluster {
             );
         }
         cluster
+    }
+
+    fn apply_runtime_classes(&mut self, admission: &Admission, notes: &mut Notes) {
+        for pod in self.pods.iter_mut().filter(|pod| !pod.is_created) {
+            admission.apply_runtime_class(&mut pod.spec, &format!("Pod/{}", pod.meta.title()), notes);
+        }
+        for workload in &mut self.workloads {
+            let title = format!("{}/{}", workload.kind_name, workload.meta.title());
+            admission.apply_runtime_class(&mut workload.template.spec, &title, notes);
+        }
+        for daemon in &mut self.daemons {
+            let title = format!("DaemonSet/{}", daemon.meta.title());
+            admission.apply_runtime_class(&mut daemon.template.spec, &title, notes);
+        }
     }
 
     fn read_storage(&mut self, inventory: &Inventory, problems: &Problems) {

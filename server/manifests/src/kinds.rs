@@ -39,6 +39,10 @@ pub enum Kind {
     HorizontalPodAutoscaler,
     /// `batch/v1 CronJob`; its pods are created on schedule.
     CronJob,
+    /// `v1 LimitRange`; read for the requests that containers without any get.
+    LimitRange,
+    /// `node.k8s.io/v1 RuntimeClass`.
+    RuntimeClass,
     /// `karpenter.sh/v1 NodePool`.
     NodePool,
     /// `karpenter.sh/v1 NodeClaim`.
@@ -69,7 +73,7 @@ const fn row(kind: Kind, group: &'static str, name: &'static str, namespaced: bo
 }
 
 /// The supported kinds.
-pub const KINDS: [KindRow; 21] = [
+pub const KINDS: [KindRow; 23] = [
     row(Kind::Pod, "", "Pod", true),
     row(Kind::Deployment, "apps", "Deployment", true),
     row(Kind::StatefulSet, "apps", "StatefulSet", true),
@@ -90,6 +94,8 @@ pub const KINDS: [KindRow; 21] = [
         ..row(Kind::HorizontalPodAutoscaler, "autoscaling", "HorizontalPodAutoscaler", true)
     },
     KindRow { versions: &["v1", "v1beta1"], ..row(Kind::CronJob, "batch", "CronJob", true) },
+    row(Kind::LimitRange, "", "LimitRange", true),
+    row(Kind::RuntimeClass, "node.k8s.io", "RuntimeClass", false),
     row(Kind::NodePool, "karpenter.sh", "NodePool", false),
     row(Kind::NodeClaim, "karpenter.sh", "NodeClaim", false),
     KindRow { versions: &["v1alpha1", "v1"], ..row(Kind::NodeOverlay, "karpenter.sh", "NodeOverlay", false) },
@@ -131,7 +137,7 @@ fn similar(group: &str, name: &str) -> Option<&'static KindRow> {
 }
 
 fn belongs_to_kubernetes(group: &str) -> bool {
-    !group.contains('.') || ["storage.k8s.io", "scheduling.k8s.io"].contains(&group)
+    !group.contains('.') || ["storage.k8s.io", "scheduling.k8s.io", "node.k8s.io"].contains(&group)
 }
 
 impl KindRow {

@@ -1,28 +1,29 @@
 //! Pod specs: the fields that scheduling uses, checked and defaulted as an API server would.
 //!
 //! Reading order: [`PodSpec`] here, then one module per subject: [`resources`], [`ports`],
-//! [`node_affinity`], [`pod_affinity`], [`spread`], [`tolerations`], [`volumes`].
+//! [`node_affinity`], [`pod_affinity`], [`spread`], [`tolerations`], [`runtime_class`], [`volumes`].
 
 pub mod node_affinity;
 pub mod pod_affinity;
 pub mod ports;
 pub mod resources;
+pub mod runtime_class;
 pub mod spread;
 pub mod tolerations;
 pub mod volumes;
 
 use std::collections::BTreeSet;
 
-use model::labels::ZONE;
-use model::{LabelSelector, Labels, NodeName, PodShape, SelectorOperator, Text, Zone};
+use model::labels::{INITIALIZED, REGISTERED, ZONE, canonical_key};
+use model::{LabelSelector, Labels, NodeName, PodShape, Resources, SelectorOperator, Text, Zone};
 
 use self::pod_affinity::KeyedTerm;
+use self::runtime_class::RuntimeClass;
 use self::spread::KeyedSpread;
 use self::volumes::PodVolume;
 use crate::{Cursor, selector, syntax};
 
-/// The only `schedulerName` whose pods are planned.
-pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+pub use model::schedulers::DEFAULT_SCHEDULER;
 
 /// A pod's specification.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -43,6 +44,10 @@ pub struct PodSpec {
     pub node_name: Option<NodeName>,
     /// Volumes that constrain where the pod can run.
     pub volumes: Vec<PodVolume>,
+    /// `runtimeClassName`.
+    pub runtime_class: Option<Text>,
+    /// Whether the specification states `overhead`, so that its RuntimeClass adds none.
+    has_overhead: bool,
     /// Why the pod cannot be scheduled although an API server accepts it.
     pub invalid: Option<Text>,
 }
@@ -57,12 +62,23 @@ impl PodSpec {
     /// Reads the specification at `at` of a pod whose status is `status`.
     #[must_use]
     pub fn read_beside(at: &Cursor<'_>, status: Option<&Cursor<'_>>) -> Self {
+        Self::read_admitted(at, status, &Resources::new())
+    }
+
+    /// Reads the specification at `at` of pods to be created. Containers that state nothing for a resource request
+    /// what `defaults` have of it.
+    #[must_use]
+    pub fn read_template(at: &Cursor<'_>, defaults: &Resources) -> Self {
+        Self::read_admitted(at, None, defaults)
+    }
+
+    fn read_admitted(at: &Cursor<'_>, status: Option<&Cursor<'_>>, defaults: &Resources) -> Self {
         let at = at.clone().required();
         check_containers(&at);
         let affinity = at.at("affinity");
         let host_network = at.at("hostNetwork").bool().unwrap_or(false);
         let base = PodShape {
-            requests: resources::effective(&at, status),
+            requests: resources::effective(&at, status, defaults),
             node_selector: syntax::labels(&at.at("nodeSelector")),
             node_affinity: node_affinity::required(&affinity.at("nodeAffinity")),
             preferred_node_affinity: node_affinity::preferred(&affinity.at("nodeAffinity")),
@@ -70,8 +86,10 @@ impl PodSpec {
             host_ports: ports::read(&at, host_network),
             ..PodShape::default()
         };
+        let base = canonical_selector(base);
         Self {
-            base: canonical_selector(base),
+            invalid: invalid(&at).or_else(|| lifecycle_label(&base)),
+            base,
             affinity: pod_affinity::read(&affinity),
             spread: spread::read(&at.at("topologySpreadConstraints")),
             priority: at.at("priority").int().and_then(|number| i32::try_from(number).ok()),
@@ -80,7 +98,8 @@ impl PodSpec {
             gated: !at.at("schedulingGates").list().is_empty(),
             node_name: at.at("nodeName").text().filter(|name| !name.is_empty()).map(NodeName::from),
             volumes: volumes::read(&at.at("volumes")),
-            invalid: invalid(&at),
+            runtime_class: at.at("runtimeClassName").text().filter(|name| !name.is_empty()),
+            has_overhead: at.at("overhead").exists(),
         }
     }
 
@@ -119,6 +138,13 @@ impl PodSpec {
         Self { base, ..self.clone() }
     }
 
+    /// The same with the requests of `other`.
+    #[must_use]
+    pub fn requesting(&self, other: &Self) -> Self {
+        let base = PodShape { requests: other.base.requests.clone(), ..self.base.clone() };
+        Self { base, ..self.clone() }
+    }
+
     /// Whether the pod declares topology spread constraints.
     #[must_use]
     pub fn declares_spread(&self) -> bool {
@@ -141,6 +167,26 @@ impl PodSpec {
         }
     }
 
+    /// Adds what `class` requires, as admission does when the pod is created.
+    pub(crate) fn run_by(&mut self, class: &RuntimeClass) {
+        if !self.has_overhead {
+            self.base.requests.add(&class.overhead);
+        }
+        for (key, value) in &class.node_selector {
+            let key = Text::from(canonical_key(key));
+            let own = self.base.node_selector.entry(key.clone()).or_insert_with(|| value.clone());
+            if own != value {
+                let reason = format!(
+                    "its nodeSelector requires {key}={own} and RuntimeClass/{} requires {key}={value}, so the API \
+                     server refuses the pod",
+                    class.name
+                );
+                self.invalid.get_or_insert_with(|| reason.into());
+            }
+        }
+        self.tolerate(class.tolerations.iter().cloned());
+    }
+
     /// `spec.tolerations`.
     #[must_use]
     pub fn tolerations(&self) -> &[model::Toleration] {
@@ -152,7 +198,6 @@ impl PodSpec {
 /// forms of one key have different values, the second is kept as an expression, so that no node
 /// matches.
 fn canonical_selector(mut shape: PodShape) -> PodShape {
-    use model::labels::canonical_key;
     use model::{NodeSelectorTerm, Requirement};
     let mut extra = Vec::new();
     for (key, value) in std::mem::take(&mut shape.node_selector) {
@@ -199,6 +244,20 @@ fn invalid(at: &Cursor<'_>) -> Option<Text> {
     let named = claims.first()?.at("name").str().unwrap_or("?");
     Some(
         format!("the pod needs the resource claim {named:?} (dynamic resource allocation), which is not planned for")
+            .into(),
+    )
+}
+
+/// A label of the life of a node that the pod requires. It is set after the node has joined, so a node for the pod
+/// cannot be launched by it (Karpenter: restricted labels in pods).
+fn lifecycle_label(base: &PodShape) -> Option<Text> {
+    let expressions = base.node_affinity.iter().flat_map(|term| &term.expressions).map(|expression| expression.key());
+    let key = base.node_selector.keys().chain(expressions).find(|key| {
+        let key: &str = key;
+        [REGISTERED, INITIALIZED].contains(&key)
+    })?;
+    Some(
+        format!("the pod requires the label {key}, which nodes get after they have joined: remove it, it is not allowed in pods")
             .into(),
     )
 }

@@ -25,8 +25,10 @@ const UNITS: [(&str, &str); 16] = [
 ];
 /// Units of CPUs that people write and Kubernetes leaves out.
 const CPU_UNITS: [&str; 6] = ["core", "cores", "cpu", "cpus", "vcpu", "vcpus"];
+/// The limits of a NodePool.
+const POOL_LIMITS: &str = "spec.limits";
 /// Maps of quantities in manifests.
-const MAPS: [&str; 3] = ["requests", "limits", "capacity"];
+const MAPS: [&str; 7] = ["requests", "limits", "capacity", "default", "defaultRequest", "max", "min"];
 
 /// The quantity of `resource` that the malformed `text` likely stands for.
 pub(crate) fn likely(resource: &str, text: &str) -> Option<String> {
@@ -45,8 +47,8 @@ pub(crate) fn likely(resource: &str, text: &str) -> Option<String> {
 }
 
 /// What a well-formed quantity amounts to, if it is hardly meant, with the likely one: thousandths
-/// of bytes, and multiples of CPUs by 1000 or 1024.
-fn surprise(resource: &str, text: &str) -> Option<String> {
+/// of bytes, and multiples of CPUs by 1000 or 1024. All nodes of a pool together may have thousands of CPUs.
+fn surprise(path: &str, resource: &str, text: &str) -> Option<String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let suffix = &text[number.len()..];
     let whole = number.parse::<f64>().is_ok();
@@ -54,8 +56,14 @@ fn surprise(resource: &str, text: &str) -> Option<String> {
         "m" if counts_bytes(resource) && whole => {
             Some(format!("found {text}, thousandths of bytes; did you mean {number}Mi?"))
         }
-        "k" | "M" | "G" | "Ki" | "Mi" | "Gi" if resource == CPU && whole => {
+        "Ki" | "Mi" | "Gi" if resource == CPU && whole => {
             Some(format!("found {text}, a unit of memory for CPUs; did you mean {number}?"))
+        }
+        "k" if resource == CPU && whole && path == POOL_LIMITS => None,
+        "k" | "M" | "G" if resource == CPU && whole => {
+            let many = [("k", "thousand"), ("M", "million"), ("G", "billion")];
+            let many = many.iter().find(|(own, _)| *own == suffix).map_or("", |(_, many)| many);
+            Some(format!("found {text}, {number} {many} CPUs; did you mean {number}?"))
         }
         _ => None,
     }
@@ -87,7 +95,7 @@ fn descend(path: &str, key: &str, value: &Value, found: &mut Vec<(String, String
 
 fn amounts(path: &str, fields: &Map<String, Value>, found: &mut Vec<(String, String)>) {
     for (resource, value) in fields {
-        if let Some(surprise) = value.as_str().and_then(|text| surprise(resource, text)) {
+        if let Some(surprise) = value.as_str().and_then(|text| surprise(path, resource, text)) {
             found.push((format!("{path}.{resource}"), surprise));
         }
     }
@@ -133,6 +141,22 @@ mod tests {
         assert_eq!(
             surprises(&pool),
             [("spec.limits.cpu".to_owned(), "found 100Gi, a unit of memory for CPUs; did you mean 100?".to_owned())]
+        );
+    }
+
+    #[test]
+    fn thousands_of_cpus_are_no_unit_of_memory() {
+        let pool = |cpu: &str| surprises(&json!({"spec": {"limits": {"cpu": cpu}}}));
+        assert_eq!(pool("100k"), [], "a NodePool of 100,000 CPUs");
+        let found = |text: &str| vec![("spec.limits.cpu".to_owned(), text.to_owned())];
+        assert_eq!(pool("100M"), found("found 100M, 100 million CPUs; did you mean 100?"));
+        let container = json!({"spec": {"containers": [{"resources": {"requests": {"cpu": "2k"}}}]}});
+        assert_eq!(
+            surprises(&container),
+            [(
+                "spec.containers[0].resources.requests.cpu".to_owned(),
+                "found 2k, 2 thousand CPUs; did you mean 2?".to_owned()
+            )]
         );
     }
 }

@@ -1,11 +1,15 @@
 //! Requirements of a pod's volumes on its node (Karpenter: volume topology and PVC validation;
 //! kube-scheduler: VolumeBinding, VolumeZone, NodeVolumeLimits).
 
-use std::collections::BTreeSet;
+mod unprovisioned;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::labels::HOSTNAME;
-use model::{Operator, Requirement, Requirements, Text, VolumeAlternatives};
+use model::{Operator, Requirement, Requirements, Text, VolumeAlternatives, quantity};
 
+use self::unprovisioned::is_unprovisioned;
 use crate::cluster::Cluster;
 use crate::cluster::storage::{ClaimSpec, EBS_DRIVER, StorageClass, Volume};
 use crate::pod::volumes::PodVolume;
@@ -22,6 +26,8 @@ pub struct Volumes<'c> {
     default_class: Option<&'c StorageClass>,
     /// "input" or "cluster", for messages about missing objects.
     place: &'static str,
+    /// The volumes that claims without a provisioner are planned with; `None` until one asks.
+    assigned: RefCell<Option<BTreeMap<(Text, Text), Text>>>,
 }
 
 /// The pod that uses the volumes.
@@ -33,13 +39,16 @@ pub struct VolumeUser<'p> {
     pub name: &'p str,
     /// Claims that a StatefulSet creates for the pod: (name of the claim, its spec).
     pub templates: &'p [(Text, ClaimSpec)],
+    /// The pod runs and is planned for another node: its ephemeral claims go with it, and the pod that is made in
+    /// its place gets new ones.
+    pub is_moved: bool,
 }
 
 /// Requirements of one volume: alternatives for the node, and (CSI driver, volume) if it is
-/// attached.
+/// attached; several where it is counted in several ways.
 struct VolumeRequirement {
     alternatives: Vec<Requirements>,
-    attachment: Option<(Text, Text)>,
+    attachments: Vec<(Text, Text)>,
 }
 
 impl<'c> Volumes<'c> {
@@ -48,7 +57,7 @@ impl<'c> Volumes<'c> {
     pub fn new(cluster: &'c Cluster, hosts: BTreeSet<Text>) -> Self {
         let defaults = cluster.classes.values().filter(|class| class.is_default);
         let default_class = defaults.min_by_key(|class| (std::cmp::Reverse(class.created), class.name.clone()));
-        Self { cluster, hosts, default_class, place: "input" }
+        Self { cluster, hosts, default_class, place: "input", assigned: RefCell::default() }
     }
 
     /// The same for a connected cluster: messages about missing objects name the cluster instead of
@@ -67,13 +76,16 @@ impl<'c> Volumes<'c> {
             match self.need(pod, &volume) {
                 Ok(need) => {
                     alternatives = cross(&alternatives, &need.alternatives);
-                    all.attachments.extend(need.attachment);
+                    all.attachments.extend(need.attachments);
                 }
                 Err(reason) => all.blocked = all.blocked.or(Some(reason.into())),
             }
+            all.exclusive_claims.extend(self.exclusive_claim(pod, &volume));
         }
         all.attachments.sort();
         all.attachments.dedup();
+        all.exclusive_claims.sort();
+        all.exclusive_claims.dedup();
         let unconstrained = alternatives.iter().all(Requirements::is_empty);
         all.any_of = if unconstrained { Vec::new() } else { alternatives };
         all
@@ -83,6 +95,13 @@ impl<'c> Volumes<'c> {
     #[must_use]
     pub fn attached(&self, pod: VolumeUser<'_>, volumes: &[PodVolume]) -> VolumeAlternatives {
         VolumeAlternatives { any_of: Vec::new(), blocked: None, ..self.of(pod, volumes) }
+    }
+
+    /// The number of free PersistentVolumes without a provisioner on the disks of nodes, by host name, in the form of
+    /// attach limits.
+    #[must_use]
+    pub fn local_limits(&self) -> BTreeMap<Text, Vec<(Text, i64)>> {
+        unprovisioned::limits(self.cluster, &self.hosts)
     }
 
     /// Names of the PersistentVolumes of a bound pod that are on the disk of its node: `local` and
@@ -117,12 +136,19 @@ impl<'c> Volumes<'c> {
         all
     }
 
+    /// The claim, if one pod of the cluster may use it at a time. A claim that is made for the pod has no other user.
+    fn exclusive_claim(&self, pod: VolumeUser<'_>, volume: &PodVolume) -> Option<Text> {
+        let PodVolume::Claim(name) = volume else { return None };
+        let claim = self.cluster.claims.get(&(pod.namespace.clone(), name.clone()))?;
+        claim.spec.is_exclusive().then(|| format!("{}/{name}", pod.namespace).into())
+    }
+
     fn need(&self, pod: VolumeUser<'_>, volume: &PodVolume) -> Result<VolumeRequirement, String> {
         let (name, template) = match volume {
             PodVolume::Ebs(id) => {
                 return Ok(VolumeRequirement {
                     alternatives: free(),
-                    attachment: Some((EBS_DRIVER.into(), id.clone())),
+                    attachments: vec![(EBS_DRIVER.into(), id.clone())],
                 });
             }
             PodVolume::Claim(name) => {
@@ -133,6 +159,11 @@ impl<'c> Volumes<'c> {
         };
         let key = (pod.namespace.clone(), name);
         let title = format!("PersistentVolumeClaim/{}/{}", key.0, key.1);
+        if let PodVolume::Ephemeral { template, .. } = volume
+            && pod.is_moved
+        {
+            return self.unbound(&title, &key, template);
+        }
         // An existing claim takes precedence over its template, which may have changed since.
         let Some(claim) = self.cluster.claims.get(&key) else {
             let template = template.ok_or_else(|| format!("{title} is not in the {}", self.place))?;
@@ -159,7 +190,8 @@ impl<'c> Volumes<'c> {
         if volume.deleting {
             return Err(format!("{title} is bound to PersistentVolume/{name}, which is being deleted"));
         }
-        Ok(VolumeRequirement { alternatives: self.places(volume), attachment: volume.attachment.clone() })
+        let attachments = volume.attachment.clone().into_iter().collect();
+        Ok(VolumeRequirement { alternatives: self.places(volume), attachments })
     }
 
     /// Each term of the volume's node affinity is an alternative.
@@ -212,10 +244,68 @@ impl<'c> Volumes<'c> {
                 class.name
             ));
         }
+        if is_unprovisioned(class) {
+            return self.unprovisioned(title, key, spec, class);
+        }
         let alternatives = if class.topologies.is_empty() { free() } else { class.topologies.clone() };
-        let attachment = Some((class.driver.clone(), Text::from(format!("{}/{}", key.0, key.1))));
-        Ok(VolumeRequirement { alternatives, attachment })
+        let attachments = vec![(class.driver.clone(), Text::from(format!("{}/{}", key.0, key.1)))];
+        Ok(VolumeRequirement { alternatives, attachments })
     }
+
+    /// A claim that nothing provisions needs a free volume: on the disk of a node that stays, or the one that it is
+    /// assigned.
+    fn unprovisioned(
+        &self,
+        title: &str,
+        key: &(Text, Text),
+        spec: &ClaimSpec,
+        class: &StorageClass,
+    ) -> Result<VolumeRequirement, String> {
+        let local = unprovisioned::matching(self.cluster, key, spec, class, true);
+        let places = local.into_iter().flat_map(|volume| self.places_of_host(volume)).collect();
+        let alternatives = join_hosts(places);
+        if !alternatives.is_empty() {
+            let claim = Text::from(format!("{}/{}", key.0, key.1));
+            let counts = unprovisioned::counts_of(self.cluster, spec, &class.name);
+            let attachments = counts.into_iter().map(|count| (count, claim.clone())).collect();
+            return Ok(VolumeRequirement { alternatives, attachments });
+        }
+        let mut assigned = self.assigned.borrow_mut();
+        let assigned = assigned.get_or_insert_with(|| unprovisioned::assign(self.cluster));
+        unprovisioned::assign_one(self.cluster, assigned, key, spec, class);
+        match assigned.get(key).and_then(|name| self.cluster.volumes.get(name)) {
+            Some(volume) => Ok(VolumeRequirement {
+                alternatives: self.places(volume),
+                attachments: volume.attachment.clone().into_iter().collect(),
+            }),
+            None => Err(format!(
+                "{title} needs a free PersistentVolume of {} or more, because StorageClass/{} has no provisioner \
+                 (kubernetes.io/no-provisioner), and no node that stays has one",
+                quantity::render("memory", spec.size),
+                class.name
+            )),
+        }
+    }
+
+    /// The places of a volume on the disk of a node, without those on nodes that leave or are unknown.
+    fn places_of_host(&self, volume: &Volume) -> Vec<Requirements> {
+        self.places(volume).into_iter().filter(|place| self.names_a_host(place)).collect()
+    }
+}
+
+/// `places` with those joined that differ in their hosts only, so that their number does not grow with the nodes.
+fn join_hosts(places: Vec<Requirements>) -> Vec<Requirements> {
+    let mut hosts: BTreeMap<Requirements, BTreeSet<Text>> = BTreeMap::new();
+    for mut place in places {
+        let named = place.get(HOSTNAME).and_then(Requirement::finite_values).into_iter().flatten().cloned().collect();
+        place.remove(HOSTNAME);
+        hosts.entry(place).or_default().extend::<BTreeSet<Text>>(named);
+    }
+    let joined = |(mut place, hosts): (Requirements, BTreeSet<Text>)| {
+        place.add(Requirement::new(HOSTNAME, Operator::In, hosts));
+        place
+    };
+    hosts.into_iter().map(joined).collect()
 }
 
 /// Whether the volume is on the disk of a node.

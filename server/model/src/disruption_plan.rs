@@ -1,7 +1,7 @@
 //! A plan of disruption: which nodes are removed or replaced, and what blocks the others.
 
 use crate::input::PlanningInput;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedNode};
 use crate::removal::RemovalReason;
 use crate::{MicroUsd, NodeName, PodKey};
 
@@ -20,6 +20,32 @@ pub struct DisruptionPlanSettings {
     pub spot_to_spot: bool,
     /// Feature gate `NodeRepair`.
     pub node_repair: bool,
+    /// What guardrails let be removed now, all NodePools together; `None` has no limit.
+    pub removals: Option<MachineAllowance>,
+    /// What guardrails let be launched now; `None` has no limit.
+    pub launches: Option<MachineAllowance>,
+}
+
+/// How many machines, and at which price together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MachineAllowance {
+    /// Number of machines.
+    pub machines: u32,
+    /// Sum of their prices per hour.
+    pub usd_per_hour: MicroUsd,
+}
+
+impl MachineAllowance {
+    /// What is left after machines of these prices; `None` if they exceed it.
+    #[must_use]
+    pub fn without(self, prices: impl IntoIterator<Item = MicroUsd>) -> Option<Self> {
+        let mut left = self;
+        for price in prices {
+            left.machines = left.machines.checked_sub(1)?;
+            left.usd_per_hour.0 = left.usd_per_hour.0.checked_sub(price.0).filter(|left| *left >= 0)?;
+        }
+        Some(left)
+    }
 }
 
 impl DisruptionPlanSettings {
@@ -50,7 +76,8 @@ pub struct Command {
     pub reason: RemovalReason,
     /// The removed nodes, as indices into [`PlanningInput::nodes`].
     pub nodes: Vec<u32>,
-    /// Machines to launch, as indices into the nodes of [`DisruptionPlan::plan`].
+    /// Machines to launch, as indices into the nodes of [`DisruptionPlan::plan`] and then of
+    /// [`DisruptionPlan::static_nodes`].
     pub replacements: Vec<u32>,
     /// The pods that move, and the existing node or the replacement, of this or another command, of each.
     pub placements: Vec<(PodKey, NodeName)>,
@@ -94,10 +121,21 @@ pub struct DisruptionPlan {
     pub input: PlanningInput,
     /// The plan for `input`, which the verifier accepts.
     pub plan: Plan,
+    /// Machines that static NodePools launch instead of drifted nodes. They are nodes of `input`, which `plan` places
+    /// pods on.
+    pub static_nodes: Vec<PlannedNode>,
     /// Commands that the verifier refused: a bug, which the caller must report.
     pub refused: Vec<String>,
     /// Notes for the user.
     pub notes: Vec<String>,
+}
+
+impl DisruptionPlan {
+    /// The machines that `command` launches.
+    pub fn launched_by<'p>(&'p self, command: &'p Command) -> impl Iterator<Item = &'p PlannedNode> {
+        let machine = |at: &u32| self.plan.nodes.iter().chain(&self.static_nodes).nth(*at as usize);
+        command.replacements.iter().filter_map(machine)
+    }
 }
 
 /// Why a node stays, as a code.
@@ -152,6 +190,10 @@ pub enum BlockCode {
     NotPlanned,
     /// Consolidation has moved a pod of the node lately.
     RecentlyMoved,
+    /// A scheduler whose pods are not planned placed a pod on the node.
+    OtherScheduler,
+    /// A PersistentVolume of a pod is on the disk of the node.
+    LocalVolume,
 }
 
 impl BlockCode {
@@ -182,6 +224,8 @@ impl BlockCode {
             Self::Replacing => "Replacing",
             Self::NotPlanned => "NotPlanned",
             Self::RecentlyMoved => "RecentlyMoved",
+            Self::OtherScheduler => "OtherScheduler",
+            Self::LocalVolume => "LocalVolume",
         }
     }
 
@@ -213,6 +257,10 @@ impl BlockCode {
             Self::Replacing => "wait until the nodes for its pods are initialized",
             Self::NotPlanned => "wait for the next plan of disruption",
             Self::RecentlyMoved => "wait, or shorten disruption.move-interval of the server",
+            Self::OtherScheduler => {
+                "name the scheduler in control.schedulers, if it places pods by kube-scheduler's rules"
+            }
+            Self::LocalVolume => "move the data, or delete the pod and its PersistentVolumeClaim",
         }
     }
 }

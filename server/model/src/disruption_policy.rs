@@ -17,8 +17,7 @@ pub enum ConsolidationPolicy {
     Balanced,
 }
 
-/// Why this server removes a node voluntarily; budgets may name it, except [`DisruptionReason::Unhealthy`], which
-/// the schema of Karpenter 1.14 does not have.
+/// Why this server removes a node voluntarily, as budgets name it (Karpenter 1.15: disruption reasons).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DisruptionReason {
     /// Its conditions match a repair policy, and repairs are voluntary.

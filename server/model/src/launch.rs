@@ -50,7 +50,7 @@ pub struct LaunchOption {
     pub instance_type: InstanceTypeName,
     /// Name of the zone.
     pub zone: Zone,
-    /// Price per hour, for the record.
+    /// What it counts per hour, for the record: [`Offering::charged_price`](crate::Offering::charged_price).
     pub price: MicroUsd,
 }
 

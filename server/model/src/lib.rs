@@ -3,17 +3,19 @@
 //!
 //! Reading order: [`names`] (one type for each kind of name), [`resources`] (exact amounts),
 //! [`labels`], [`label_syntax`] and [`requirements`] (matching), [`taints`], [`time`], then the objects: [`pod`],
-//! [`node`], [`pool`], [`offering`]; then [`input`] (what a plan is computed from), [`plan`] (the
+//! [`node`], [`pool`], [`offering`], [`attach_limits`] (of new nodes, by the CSINodes of their type); then [`input`] (what a plan is computed from), [`plan`] (the
 //! result and its reasons), [`launch`] (what is ordered from the cloud) with [`priority_lane`], [`size_class`], [`launch_template`] (what its instances
 //! are configured by) and [`cluster_facts`], [`disruption_policy`] with
 //! [`cron`] and [`time_zone`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
 //! [`interruption`] (what the cloud announces), [`instance_details`] (what it lists of an instance), [`running`] (what runs on the nodes of a cluster), [`repair_policy`] (unhealthy nodes), [`eviction_cost`], [`disruption_plan`] (which of them are
 //! removed or replaced), and [`node_class`] (what a NodeClass sets for its instances).
 
+pub mod attach_limits;
 pub mod cluster_facts;
 pub mod cron;
 pub mod disruption_plan;
 pub mod disruption_policy;
+pub mod drain;
 pub mod eviction_cost;
 pub mod input;
 pub mod instance_details;
@@ -36,7 +38,9 @@ pub mod repair_policy;
 pub mod requirements;
 pub mod resources;
 pub mod running;
+pub mod schedulers;
 pub mod size_class;
+mod stop;
 pub mod taints;
 pub mod time;
 pub mod time_zone;
@@ -61,6 +65,7 @@ pub use priority_lane::PriorityLane;
 pub use requirements::{Operator, Requirement, RequirementParts, Requirements};
 pub use resources::{ResourceName, Resources};
 pub use size_class::SizeClass;
+pub use stop::Stop;
 pub use taints::{Effect, Taint, Toleration, TolerationOperator};
 pub use time::{Millis, Timestamp};
 pub use time_zone::TimeZone;

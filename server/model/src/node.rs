@@ -46,6 +46,29 @@ pub struct Node {
     pub created: Option<Timestamp>,
 }
 
+impl Node {
+    /// The Node while it is drained, as kube-scheduler counts it: it takes no pod and uses nothing of a
+    /// NodePool, but it is in its topology domains until it is gone.
+    #[must_use]
+    pub fn drained(&self) -> Self {
+        let mut taints = self.taints.clone();
+        taints.push(Taint::of_drain());
+        Self {
+            name: self.name.clone(),
+            pool: None,
+            labels: self.labels.clone(),
+            taints,
+            unschedulable: self.unschedulable,
+            allocatable: Resources::new(),
+            capacity: Resources::new(),
+            stage: NodeStage::Initialized,
+            pods: self.pods.iter().filter(|pod| !pod.leaving).cloned().collect(),
+            attach_limits: Vec::new(),
+            created: self.created,
+        }
+    }
+}
+
 /// A pod on a node. Shape and labels are indices into
 /// [`PlanningInput`](crate::input::PlanningInput).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

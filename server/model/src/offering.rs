@@ -64,16 +64,27 @@ pub struct Offering {
     pub zone: Zone,
     /// Spot, on-demand or reserved.
     pub capacity_type: CapacityType,
-    /// Price per hour; 0 for reserved capacity.
+    /// Price per hour that choices are made by; 0 for reserved capacity.
     pub price: MicroUsd,
     /// Whether the price is an estimate.
     pub estimated: bool,
+    /// Price per hour before NodeOverlays, where one has changed it.
+    pub catalogue_price: Option<MicroUsd>,
     /// Whether it can be launched now. Unavailable offerings are retained for explanations.
     pub available: bool,
     /// The reservation that it uses; always set for [`CapacityType::Reserved`].
     pub reservation: Option<Reservation>,
     /// Node labels of this offering besides zone and capacity type (zone id, reservation id, …).
     pub labels: Labels,
+}
+
+impl Offering {
+    /// What an instance counts per hour in limits, holds, quotes and costs. A cluster states its own overlays, which
+    /// therefore can raise it, and lower only what choices are made by.
+    #[must_use]
+    pub fn charged_price(&self) -> MicroUsd {
+        self.catalogue_price.map_or(self.price, |price| price.max(self.price))
+    }
 }
 
 /// A burstable instance type: CPU beyond its baseline is paid as surplus credits.

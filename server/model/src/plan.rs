@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{CapacityType, Labels, MicroUsd, NodeName, PoolName, Resources, Taint, Text, Zone};
+use crate::{CapacityType, Labels, MicroUsd, NodeName, NodePool, Offering, PoolName, Resources, Taint, Text, Zone};
 
 /// Machines to launch, and the node of each pod. Pods, nodes, pools and types are given by their
 /// index in the [`PlanningInput`](crate::input::PlanningInput) that the plan was made from.
@@ -59,6 +59,26 @@ impl PlannedNode {
     #[must_use]
     pub fn cost(&self) -> MicroUsd {
         MicroUsd(self.price.0.saturating_add(self.credits.0))
+    }
+
+    /// What the node, of `pool`, counts per hour, credits excluded: its price, and no less than that of the catalogue for
+    /// its first option, where overlays have changed that ([`Offering::charged_price`]).
+    #[must_use]
+    pub fn charged_price(&self, pool: &NodePool) -> MicroUsd {
+        let first = self.types.first().and_then(|at| pool.catalogue.types.get(*at as usize));
+        let is_chosen = |offering: &&Offering| {
+            Some(&offering.zone) == self.zones.first()
+                && offering.capacity_type == self.capacity_type
+                && offering.reservation.as_ref().map(|reservation| &reservation.id) == self.reservation.as_ref()
+        };
+        let offered = first.into_iter().flat_map(|kind| &kind.offerings).filter(is_chosen);
+        offered.filter_map(|offering| offering.catalogue_price).fold(self.price, MicroUsd::max)
+    }
+
+    /// [`Self::charged_price`] and credits, per hour.
+    #[must_use]
+    pub fn charged_cost(&self, pool: &NodePool) -> MicroUsd {
+        MicroUsd(self.charged_price(pool).0.saturating_add(self.credits.0))
     }
 }
 
@@ -146,10 +166,10 @@ pub struct Reason {
 pub struct Unschedulable {
     /// Index of the pod.
     pub pod: u32,
-    /// One reason per pool considered.
-    pub reasons: Vec<Reason>,
+    /// One reason per pool considered. Pods that are alike share them: ten thousand pods and a thousand pools have ten million.
+    pub reasons: Arc<[Reason]>,
     /// The smallest relaxations that would make it fit, as sentences.
-    pub fits_if: Vec<String>,
+    pub fits_if: Arc<[String]>,
 }
 
 /// Why the plan is as it is.

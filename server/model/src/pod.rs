@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::labels::LabelSelector;
+use super::labels::{HOSTNAME, LabelSelector};
 use super::requirements::{Requirement, Requirements};
 use super::{Labels, NodeName, PodKey, Resources, Text, Timestamp, Toleration};
 
@@ -40,6 +40,20 @@ pub struct PodShape {
 }
 
 impl PodShape {
+    /// Whether pods that it requires must be on the same node.
+    #[must_use]
+    pub fn requires_shared_host(&self) -> bool {
+        self.pod_affinity.iter().any(|term| term.topology_key.as_ref() == HOSTNAME)
+    }
+
+    /// Whether a required rule between pods is about domains of several nodes.
+    #[must_use]
+    pub fn has_rules_over_zones(&self) -> bool {
+        let terms = self.pod_affinity.iter().chain(&self.pod_anti_affinity).map(|term| &term.topology_key);
+        let hard = self.spread.iter().filter(|constraint| constraint.hard).map(|constraint| &constraint.topology_key);
+        terms.chain(hard).any(|key| key.as_ref() != HOSTNAME)
+    }
+
     /// Number of soft constraints.
     #[must_use]
     pub fn preferences(&self) -> usize {
@@ -134,8 +148,12 @@ pub struct VolumeAlternatives {
     /// Alternative node requirements, in the order in which they are tried; empty means no
     /// constraint.
     pub any_of: Vec<Requirements>,
-    /// Volumes to attach: (CSI driver, volume or claim id), sorted and unique.
+    /// Volumes to attach: (CSI driver, volume or claim id), sorted and unique. A claim that waits for a
+    /// PersistentVolume on the disk of a node counts too, under a name for these volumes.
     pub attachments: Vec<(Text, Text)>,
+    /// ReadWriteOncePod claims as `namespace/name`, sorted and unique: a claim that one pod uses has no room for
+    /// another, on any node (kube-scheduler: VolumeRestrictions).
+    pub exclusive_claims: Vec<Text>,
     /// Reason why no node can satisfy these volumes (a missing claim, an unbound `Immediate` claim,
     /// …).
     pub blocked: Option<Text>,

@@ -1,7 +1,10 @@
 //! NodePools: allowed instance types, requirements and limits.
 
+use std::collections::BTreeSet;
+
+use super::labels::ZONE;
 use super::offering::{MicroUsd, SharedCatalogue};
-use super::{Labels, Millis, PoolName, Requirements, Resources, Taint, Text};
+use super::{Labels, Millis, PoolName, Requirements, Resources, Taint, Text, Zone};
 
 /// Reason why a pool is excluded from planning.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +45,17 @@ pub struct NodePool {
     pub catalogue: SharedCatalogue,
     /// Opt-in rules by annotation.
     pub rules: OptInRules,
+}
+
+impl NodePool {
+    /// The zones that its requirements allow and in which an instance type is offered.
+    #[must_use]
+    pub fn launch_zones(&self) -> BTreeSet<&Zone> {
+        let offered =
+            self.catalogue.types.iter().flat_map(|kind| &kind.offerings).filter(|offering| offering.available);
+        let allowed = |zone: &&Zone| self.requirements.get(ZONE).is_none_or(|requirement| requirement.has(zone));
+        offered.map(|offering| &offering.zone).filter(allowed).collect()
+    }
 }
 
 /// Rules enabled by annotations `fleetwright.dev/…` on the NodePool (plan contract §4).

@@ -122,6 +122,44 @@ pub struct RemovalInput {
     pub elsewhere: BTreeMap<(Text, Text), ReplicaCount>,
     /// Names of nodes that stay and of replacements, as far as placements name them.
     pub destinations: BTreeSet<NodeName>,
+    /// The NodePools of the removed nodes whose annotations removals keep.
+    pub opt_in: Vec<OptInPool>,
+}
+
+/// A NodePool with annotations `fleetwright.dev/…` that removals keep, and its nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OptInPool {
+    /// Name.
+    pub name: PoolName,
+    /// `on-demand-min-nodes`.
+    pub on_demand_min_nodes: Option<i64>,
+    /// `spot-max-percent`.
+    pub spot_max_percent: Option<i64>,
+    /// `min-nodes`, unless limits may forbid as many.
+    pub min_nodes: Option<i64>,
+    /// `zone-balance`.
+    pub zone_balance: bool,
+    /// Its nodes that stay; nodes that are being deleted are none.
+    pub staying: Vec<OptInNode>,
+    /// Its nodes that are launched with the removals: what held before is judged without them.
+    pub launched: Vec<OptInNode>,
+    /// Its removed nodes, by NodeClaim.
+    pub removed: BTreeMap<ClaimName, OptInNode>,
+}
+
+/// A node as annotations of its NodePool count it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OptInNode {
+    /// `karpenter.sh/capacity-type`.
+    pub capacity_type: Text,
+    /// `topology.kubernetes.io/zone`.
+    pub zone: Text,
+    /// Its CPUs in thousandths; of a launch, the most that an option has for spot, and else the least.
+    pub millicores: i64,
+    /// Its pods that other nodes can run and that no other pod must be beside.
+    pub pods_apart: usize,
+    /// Whether a rule of one of its pods keeps it out of a zone of the NodePool.
+    pub is_bound_to_zones: bool,
 }
 
 /// A NodePool with removed nodes.
@@ -190,7 +228,7 @@ pub struct RemovalPod {
     pub terminating: bool,
     /// Condition `Ready` is True.
     pub ready: bool,
-    /// It tolerates the taint of a drained node, so it is not evicted.
+    /// A drain does not evict it: it tolerates the taint of a drained node, or is the mirror of a static pod.
     pub tolerates_drain: bool,
     /// `karpenter.sh/do-not-disrupt` on the pod.
     pub do_not_disrupt: Option<DoNotDisrupt>,
@@ -218,6 +256,26 @@ pub struct PodBudget {
     /// `unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready can be evicted regardless
     /// of the budget.
     pub evicts_unhealthy_always: bool,
+}
+
+/// How a PodDisruptionBudget that selects a pod treats its eviction at any time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EvictionRule {
+    /// `maxUnavailable` is 0 or `0%`, or `minAvailable` is `100%`: it allows no eviction, whatever the number of pods.
+    pub never_allows: bool,
+    /// `unhealthyPodEvictionPolicy: AlwaysAllow`.
+    pub evicts_unhealthy_always: bool,
+}
+
+/// Whether the API server refuses every eviction of a pod until a PodDisruptionBudget is changed. `rules` are those of all
+/// PodDisruptionBudgets that select it; a pod that several select is never evicted.
+#[must_use]
+pub fn is_never_evicted(rules: &[EvictionRule], ready: bool) -> bool {
+    match rules {
+        [] => false,
+        [rule] => rule.never_allows && (ready || !rule.evicts_unhealthy_always),
+        [_, _, ..] => true,
+    }
 }
 
 /// Pods of a workload.

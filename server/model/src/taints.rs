@@ -2,6 +2,9 @@
 
 use super::Text;
 
+/// Key of the taint of a Node that is drained (Karpenter: disrupted).
+pub const DISRUPTED: &str = "karpenter.sh/disrupted";
+
 /// Effect of a taint on pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Effect {
@@ -34,6 +37,14 @@ pub struct Taint {
     pub value: Text,
     /// Effect on pods without a toleration.
     pub effect: Effect,
+}
+
+impl Taint {
+    /// The taint of a Node that is drained.
+    #[must_use]
+    pub fn of_drain() -> Self {
+        Self { key: Text::from(DISRUPTED), value: Text::default(), effect: Effect::NoSchedule }
+    }
 }
 
 /// How a toleration compares values.

@@ -19,9 +19,9 @@ pub use realised::{MAX_STEPS as REALISED_COST_STEPS, realised_cost};
 pub use repair::FailedChecks;
 pub use replacement::{NoReplacement, Replaced, ReplacementMachines};
 
-use model::input::PlanningInput;
+use model::input::{PlanningInput, PreferencePolicy};
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode, Unschedulable};
-use model::{CapacityType, MicroUsd, NodeName, Resources, Text};
+use model::{CapacityType, MicroUsd, NodeName, Resources, Stop, Text};
 pub use scheduler::CompileCache;
 use scheduler::bound::lower_bound_with;
 use scheduler::{PackingMethod, ScheduleResult, schedule_by};
@@ -66,14 +66,52 @@ pub fn plan_with(input: &PlanningInput, cache: &mut CompileCache) -> Result<Plan
 pub fn plan_packed_by(
     input: &PlanningInput,
     cache: &mut CompileCache,
-    mut pack: impl FnMut(PackingMethod, &mut CompileCache) -> ScheduleResult,
+    pack: impl FnMut(PackingMethod, &mut CompileCache) -> ScheduleResult,
 ) -> Result<PlannedDecision, Vec<Violation>> {
+    match plan_in_phases(input, cache, pack, &Stop::never()) {
+        Ok(decision) => Ok(decision),
+        Err(NoPlan::Invalid(violations)) => Err(violations),
+        // It never stops.
+        Err(NoPlan::Stopped) => Err(Vec::new()),
+    }
+}
+
+/// Why there is no plan.
+#[derive(Debug, Clone)]
+pub enum NoPlan {
+    /// The input is invalid: even a plan that places no pod has these violations.
+    Invalid(Vec<Violation>),
+    /// Nobody needs the plan any more.
+    Stopped,
+}
+
+/// Same decision as [`plan_with`], for a caller that may stop needing it: `stop` is asked between the parts of the work, and
+/// then nothing more is done.
+///
+/// # Errors
+/// As [`plan_with`], and [`NoPlan::Stopped`].
+pub fn plan_until(input: &PlanningInput, cache: &mut CompileCache, stop: &Stop) -> Result<PlannedDecision, NoPlan> {
+    let before = cache.replace_stop(stop.clone());
+    let decision = plan_in_phases(input, cache, |method, cache| schedule_by(input, method, cache), stop);
+    cache.replace_stop(before);
+    decision
+}
+
+/// Each phase leaves a valid plan or a report of one. A phase that `stop` cut short is followed by no other, so that what it
+/// left is never shown.
+fn plan_in_phases(
+    input: &PlanningInput,
+    cache: &mut CompileCache,
+    mut pack: impl FnMut(PackingMethod, &mut CompileCache) -> ScheduleResult,
+    stop: &Stop,
+) -> Result<PlannedDecision, NoPlan> {
     let (ScheduleResult { plan, not_reached, cut_off }, mut failed_checks) =
         repair::valid_plan(input, |method| pack(method, cache));
+    check_stop(stop)?;
     if failed_checks.count > 0 {
         let violations = check(input, &plan);
         if !violations.is_empty() {
-            return Err(violations);
+            return Err(NoPlan::Invalid(violations));
         }
     }
     // Pods that the step limit left out are planned next, so no further work is spent on them now.
@@ -85,20 +123,27 @@ pub fn plan_packed_by(
         plan
     };
     failed_checks.left_out.retain(|pod| plan.unschedulable.binary_search(pod).is_ok());
-    let (mut plan, mut search_steps, mut first_cost) = (plan, 0, None);
+    let (mut plan, mut search_steps, mut first_cost, mut sold) = (plan, 0, None, None);
+    check_stop(stop)?;
     let mut lower_bound = lower_bound_with(input, &plan, cache);
+    check_stop(stop)?;
     let realised_cost;
     if complete && failed_checks.count == 0 && input.policy.search_steps > 0 {
         first_cost = Some(realised::planned_cost(&plan));
+        let first = states_preferences(input).then(|| plan.clone());
         let found = search::best_plan(input, plan, lower_bound, cache);
         failed_checks.add_refused(found.refused);
         (plan, lower_bound, search_steps) = (found.plan, found.lower_bound, found.steps);
+        sold = first.and_then(|first| sold_preferences(input, &first, &plan));
         realised_cost = found.realised_cost;
     } else {
         realised_cost = realised::reported_cost(input, &plan, 1, cache);
     }
+    check_stop(stop)?;
+    let unschedulable = reasons(input, &plan, (&not_reached, &cut_off), stop);
+    check_stop(stop)?;
     let mut report = PlanReport {
-        unschedulable: reasons(input, &plan, &not_reached, &cut_off),
+        unschedulable,
         new_cost: realised::planned_cost(&plan),
         lower_bound,
         realised_cost,
@@ -106,8 +151,35 @@ pub fn plan_packed_by(
         notes: explain::notes(input, &plan),
         search_steps,
     };
+    report.notes.extend(sold);
+    report.notes.sort();
+    check_stop(stop)?;
     report_failed_checks(&failed_checks, &mut report);
     Ok(PlannedDecision { plan, report, failed_checks })
+}
+
+fn states_preferences(input: &PlanningInput) -> bool {
+    input.policy.preferences == PreferencePolicy::Respect && input.shapes.iter().any(|shape| shape.preferences() > 0)
+}
+
+/// What is saved by preferences that `first` keeps and the cheaper `plan` does not.
+fn sold_preferences(input: &PlanningInput, first: &Plan, plan: &Plan) -> Option<String> {
+    let saved = realised::planned_cost(first).0 - realised::planned_cost(plan).0;
+    if saved <= 0 || first.unschedulable != plan.unschedulable {
+        return None;
+    }
+    let violated = |plan: &Plan| explain::violated_preferences(input, plan);
+    let more = violated(plan).checked_sub(violated(first)).filter(|more| *more > 0)?;
+    Some(format!(
+        "{more} {} for ${} an hour: a plan that keeps {} costs so much more",
+        if more == 1 { "preference is given up" } else { "preferences of pods are given up" },
+        MicroUsd(saved),
+        if more == 1 { "it" } else { "them" }
+    ))
+}
+
+fn check_stop(stop: &Stop) -> Result<(), NoPlan> {
+    if stop.is_due() { Err(NoPlan::Stopped) } else { Ok(()) }
 }
 
 /// A lower bound, of at most `most`, on the price per hour of new machines for all pods of `input`, beside the
@@ -160,16 +232,21 @@ fn report_failed_checks(failed: &FailedChecks, report: &mut PlanReport) {
         "every packing with this pod failed the program's own check ({first}); please report this with the input"
     );
     for entry in report.unschedulable.iter_mut().filter(|entry| failed.left_out.binary_search(&entry.pod).is_ok()) {
-        entry.reasons = vec![Reason { pool: None, code: ReasonCode::Internal, message: message.clone() }];
-        entry.fits_if.clear();
+        entry.reasons = [Reason { pool: None, code: ReasonCode::Internal, message: message.clone() }].into();
+        entry.fits_if = [].into();
     }
 }
 
 /// Why pods are unschedulable. Pods left out by the step limit were not evaluated, so no other
 /// reason is known.
-fn reasons(input: &PlanningInput, plan: &Plan, not_reached: &[u32], cut_off: &[u32]) -> Vec<Unschedulable> {
+fn reasons(
+    input: &PlanningInput,
+    plan: &Plan,
+    (not_reached, cut_off): (&[u32], &[u32]),
+    stop: &Stop,
+) -> Vec<Unschedulable> {
     if not_reached.is_empty() && cut_off.is_empty() {
-        return explain::unschedulable(input, plan);
+        return explain::unschedulable_until(input, plan, plan.unschedulable.iter().copied().collect(), stop);
     }
     let limit = input.policy.step_limit;
     let next = format!("the step limit of {limit} was reached before this pod was tried; it is planned next");
@@ -179,14 +256,17 @@ fn reasons(input: &PlanningInput, plan: &Plan, not_reached: &[u32], cut_off: &[u
     );
     let held = |pod: &u32, code: ReasonCode, message: &str| Unschedulable {
         pod: *pod,
-        reasons: vec![Reason { pool: None, code, message: message.to_owned() }],
-        fits_if: Vec::new(),
+        reasons: [Reason { pool: None, code, message: message.to_owned() }].into(),
+        fits_if: [].into(),
     };
     let left_out = |pod: &u32| not_reached.binary_search(pod).is_ok() || cut_off.binary_search(pod).is_ok();
     let tried = plan.unschedulable.iter().filter(|pod| !left_out(pod)).copied().collect();
-    let mut all = explain::unschedulable_among(input, plan, tried);
+    let mut all = explain::unschedulable_until(input, plan, tried, stop);
     all.extend(not_reached.iter().map(|pod| held(pod, ReasonCode::HeldBack, &next)));
     all.extend(cut_off.iter().map(|pod| held(pod, ReasonCode::StepLimit, &cut)));
     all.sort_by_key(|entry| entry.pod);
     all
 }
+
+#[cfg(test)]
+mod tests;

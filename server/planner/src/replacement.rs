@@ -8,12 +8,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use model::input::PlanningInput;
+use model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
 use model::plan::PlannedNode;
 use model::resources::CPU;
 use model::taints::first_untolerated;
 use model::{
-    CapacityType, Catalogue, Labels, MicroUsd, NodeName, NodePool, NodeSelectorTerm, PodShape, Resources, Text,
-    Toleration, Zone,
+    CapacityType, Catalogue, Labels, MicroUsd, NodeName, NodePool, NodeSelectorTerm, PodShape, Requirements, Resources,
+    Text, Toleration, Zone,
 };
 use rustc_hash::FxHashMap;
 use verifier::daemon_requests;
@@ -88,6 +89,17 @@ struct PlainSizes {
 /// Which types of a pool may run pods of a shape, apart from resources; `None` if all may.
 type CompatibleTypes = Option<Rc<[bool]>>;
 
+/// A machine as far as it is known before its type: pool, zone, capacity type. Pods may require each of them.
+type Place<'p> = (u32, &'p Zone, CapacityType);
+
+/// The types that may run pods in one place.
+#[derive(Default)]
+struct CompatibleShapes<'i> {
+    by_shape: FxHashMap<u32, CompatibleTypes>,
+    /// By what shapes ask of nodes, which many have in common.
+    by_needs: FxHashMap<SchedulingConstraints<'i>, CompatibleTypes>,
+}
+
 /// Finds replacements.
 pub struct ReplacementMachines<'i> {
     input: &'i PlanningInput,
@@ -99,10 +111,8 @@ pub struct ReplacementMachines<'i> {
     amounts: Amounts,
     /// By pool and zone, the plain sizes for pods that any type may run.
     sizes: FxHashMap<(u32, Zone), Rc<PlainSizes>>,
-    /// By pool and shape.
-    compatible: FxHashMap<(u32, u32), CompatibleTypes>,
-    /// The same by pool and what shapes ask of nodes, which many have in common.
-    compatible_by_needs: FxHashMap<(u32, SchedulingConstraints<'i>), CompatibleTypes>,
+    /// By pool, zone and capacity type.
+    compatible: FxHashMap<(u32, Zone, CapacityType), CompatibleShapes<'i>>,
 }
 
 /// What a shape asks of nodes, apart from resources: tolerations, node selector, node affinity.
@@ -120,8 +130,7 @@ impl<'i> ReplacementMachines<'i> {
     pub fn new(input: &'i PlanningInput) -> Self {
         let (trials, amounts) = (MachineTrials::new(input), Amounts::of(input));
         let (offers, launched, sizes) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-        let (compatible, compatible_by_needs) = (FxHashMap::default(), FxHashMap::default());
-        Self { input, trials, offers, launched, amounts, sizes, compatible, compatible_by_needs }
+        Self { input, trials, offers, launched, amounts, sizes, compatible: FxHashMap::default() }
     }
 
     /// The cheapest machine that runs `pods` of the input instead of `replaced`. Its name is empty.
@@ -134,21 +143,19 @@ impl<'i> ReplacementMachines<'i> {
             return Err(NoReplacement::NoMachine);
         }
         let offers = self.offers_in(replaced.pool, &replaced.zone);
-        let compatible = self.compatible_with_all(replaced.pool, pods);
         let requested = self.amounts.requested(self.input, pods);
         let allocatable = self.amounts.allocatable(replaced.pool, &pool.catalogue);
-        let runs = |kind: u32| {
+        let has_room = |kind: u32| {
             let capacity = &pool.catalogue.types[kind as usize].capacity;
             let within = |(name, left): (&Text, i64)| capacity.get(name) <= left;
             let has = &allocatable[kind as usize];
-            requested.iter().zip(has).all(|(wanted, has)| wanted <= has)
-                && replaced.limits.iter().all(within)
-                && is_compatible(&compatible, kind)
+            requested.iter().zip(has).all(|(wanted, has)| wanted <= has) && replaced.limits.iter().all(within)
         };
         let mut dearest = None;
         for (capacity_type, offered) in offers.iter() {
-            let mut usable =
-                offered.large_enough(&requested).iter().filter(|(_, kind)| runs(*kind)).copied().peekable();
+            let compatible = self.compatible_with_all((replaced.pool, &replaced.zone, *capacity_type), pods);
+            let runs = |(_, kind): &&Offered| has_room(*kind) && is_compatible(&compatible, *kind);
+            let mut usable = offered.large_enough(&requested).iter().filter(runs).copied().peekable();
             let Some((price, _)) = usable.peek().copied() else { continue };
             let is_spot_for_spot = replaced.is_spot && *capacity_type == CapacityType::Spot;
             if is_spot_for_spot && !replaced.may_replace_spot_by_spot {
@@ -219,17 +226,22 @@ impl<'i> ReplacementMachines<'i> {
     /// What the pool offers for `pods` in the zone of `replaced`, from the first capacity type that has any.
     fn plain_sizes(&mut self, replaced: &Replaced, pods: &[u32]) -> Option<Rc<PlainSizes>> {
         let pool = &self.input.pools[replaced.pool as usize];
-        let compatible = self.compatible_with_all(replaced.pool, pods);
-        let is_any_compatible = compatible.is_empty();
+        let offers = self.offers_in(replaced.pool, &replaced.zone);
+        let mut compatible_with =
+            |capacity_type| self.compatible_with_all((replaced.pool, &replaced.zone, capacity_type), pods);
+        let compatible: Vec<_> = offers.iter().map(|(capacity_type, _)| compatible_with(*capacity_type)).collect();
+        let is_any_compatible = compatible.iter().all(Vec::is_empty);
         let place = (replaced.pool, replaced.zone.clone());
         if let Some(known) = self.sizes.get(&place).filter(|_| is_any_compatible) {
             return Some(known.clone());
         }
-        let offers = self.offers_in(replaced.pool, &replaced.zone);
         let allocatable = self.amounts.allocatable(replaced.pool, &pool.catalogue);
-        let may_run = |(_, kind): &&Offered| is_plain(pool, *kind) && is_compatible(&compatible, *kind);
-        let (_, offers) = offers.iter().find(|(_, offers)| offers.offered.iter().any(|one| may_run(&one)))?;
-        let offered = undominated(offers.offered.iter().filter(may_run).copied(), &allocatable);
+        let mut by_type = offers.iter().zip(&compatible).map(|((_, offers), compatible)| {
+            let may_run = |(_, kind): &&Offered| is_plain(pool, *kind) && is_compatible(compatible, *kind);
+            offers.offered.iter().filter(may_run).copied().collect::<Vec<Offered>>()
+        });
+        let offered = by_type.find(|offered| !offered.is_empty())?;
+        let offered = undominated(offered.into_iter(), &allocatable);
         let sizes = Rc::new(PlainSizes { most: largest_up_to(&offered, &allocatable), offered });
         if is_any_compatible {
             self.sizes.insert(place, sizes.clone());
@@ -326,48 +338,21 @@ impl<'i> ReplacementMachines<'i> {
         Some(self.trials.narrow(machine, &options, &zones).unwrap_or_else(|| machine.clone()))
     }
 
-    /// What limits the types for `pods`, apart from resources; nothing if all types may run them.
-    fn compatible_with_all(&mut self, pool: u32, pods: &[u32]) -> Vec<Rc<[bool]>> {
+    /// What limits the types for `pods` in a place, apart from resources; nothing if all types may run them.
+    fn compatible_with_all(&mut self, (at, zone, capacity_type): Place<'_>, pods: &[u32]) -> Vec<Rc<[bool]>> {
+        let (input, trials) = (self.input, &self.trials);
+        let pool = &input.pools[at as usize];
+        let known = self.compatible.entry((at, zone.clone(), capacity_type)).or_default();
         let mut all: Vec<Rc<[bool]>> = Vec::new();
         for pod in pods {
-            let shape = self.input.pods[*pod as usize].shape;
-            let types = match self.compatible.get(&(pool, shape)) {
-                Some(known) => known.as_ref(),
-                None => {
-                    let types = self.compatible_by_needs(pool, shape);
-                    self.compatible.entry((pool, shape)).or_insert(types).as_ref()
-                }
-            };
+            let number = input.pods[*pod as usize].shape;
+            let shape = &input.shapes[number as usize];
+            let types = known.types(number, shape, || compatible_types(trials, pool, (zone, capacity_type), shape));
             if let Some(types) = types.filter(|types| !all.iter().any(|known| Rc::ptr_eq(known, types))) {
-                all.push(types.clone());
+                all.push(types);
             }
         }
         all
-    }
-
-    fn compatible_by_needs(&mut self, pool: u32, shape: u32) -> CompatibleTypes {
-        let PodShape { tolerations, node_selector, node_affinity, .. } = &self.input.shapes[shape as usize];
-        let needs = (pool, (tolerations.as_slice(), node_selector, node_affinity.as_slice()));
-        if let Some(known) = self.compatible_by_needs.get(&needs) {
-            return known.clone();
-        }
-        let types = self.compatible_with(pool, shape);
-        self.compatible_by_needs.insert(needs, types.clone());
-        types
-    }
-
-    fn compatible_with(&self, at: u32, shape: u32) -> CompatibleTypes {
-        let pool = &self.input.pools[at as usize];
-        let needs = &self.input.shapes[shape as usize];
-        let may_run = first_untolerated(&pool.taints, &needs.tolerations).is_none()
-            && matches_known_labels(needs, &pool.labels)
-            && self.trials.defines_requested_labels(pool, needs);
-        let wanted = alternatives(needs);
-        let runs = |kind: &model::InstanceType| {
-            may_run && wanted.iter().any(|wanted| kind.labels.first_conflict(wanted).is_none())
-        };
-        let types: Rc<[bool]> = pool.catalogue.types.iter().map(runs).collect();
-        types.contains(&false).then_some(types)
     }
 
     /// What the pool may launch in `zone`, spot before on-demand. Reservations are left to plans, which count
@@ -414,6 +399,48 @@ impl<'i> ReplacementMachines<'i> {
         };
         self.launched.entry(at).or_insert_with(types).clone()
     }
+}
+
+impl<'i> CompatibleShapes<'i> {
+    /// The types for pods of the shape with this number, which `find` finds.
+    fn types(&mut self, number: u32, shape: &'i PodShape, find: impl FnOnce() -> CompatibleTypes) -> CompatibleTypes {
+        let Self { by_shape, by_needs } = self;
+        let of_needs = || {
+            let PodShape { tolerations, node_selector, node_affinity, .. } = shape;
+            let needs = (tolerations.as_slice(), node_selector, node_affinity.as_slice());
+            by_needs.entry(needs).or_insert_with(find).clone()
+        };
+        by_shape.entry(number).or_insert_with(of_needs).clone()
+    }
+}
+
+/// The types of `pool` that may run pods of `shape` in this zone and with this capacity type, apart from resources.
+fn compatible_types(
+    trials: &MachineTrials<'_>,
+    pool: &NodePool,
+    (zone, capacity_type): (&Zone, CapacityType),
+    shape: &PodShape,
+) -> CompatibleTypes {
+    let may_run = first_untolerated(&pool.taints, &shape.tolerations).is_none()
+        && matches_known_labels(shape, &pool.labels)
+        && trials.defines_requested_labels(pool, shape);
+    let allows = |wanted: &Requirements, key: &str, value: &str| {
+        wanted.get(key).is_none_or(|requirement| requirement.has(value))
+    };
+    // Node affinity may pair types with zones or capacity types: an alternative that names others is none here.
+    let is_met = |wanted: &Requirements| {
+        allows(wanted, ZONE, zone)
+            && allows(wanted, CAPACITY_TYPE, capacity_type.as_str())
+            && allows(wanted, NODEPOOL, &pool.name)
+            && allows(wanted, NODECLASS, &pool.node_class)
+            && pool.labels.iter().all(|(key, value)| allows(wanted, key, value))
+    };
+    let wanted: Vec<Requirements> = alternatives(shape).into_iter().filter(is_met).collect();
+    let runs = |kind: &model::InstanceType| {
+        may_run && wanted.iter().any(|wanted| kind.labels.first_conflict(wanted).is_none())
+    };
+    let types: Rc<[bool]> = pool.catalogue.types.iter().map(runs).collect();
+    types.contains(&false).then_some(types)
 }
 
 /// Requests and allocatable resources as arrays over the resources that pods request.

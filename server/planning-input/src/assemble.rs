@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::catalogue::Snapshot;
+use manifests::cluster::pods::PodObject;
+use manifests::cluster::workload::DaemonObject;
 use manifests::cluster::{Cluster, each};
 use manifests::inventory::Inventory;
 use manifests::karpenter::{
@@ -12,6 +14,7 @@ use manifests::karpenter::{
 use manifests::kinds::Kind;
 use manifests::notes::Notes;
 use manifests::{InputError, Problems, Volumes};
+use model::attach_limits::lower_attach_limits;
 use model::input::{PlanningInput, Policy};
 use model::labels::HOSTNAME;
 use model::node_class::SubnetZone;
@@ -29,6 +32,7 @@ use crate::prices::NodePrices;
 use crate::region::Search;
 use crate::spread::SpreadDefaults;
 use crate::tables::Tables;
+use crate::unknown_labels::note_unknown_labels;
 use crate::{autoscalers, external_pools, nodes, overhead, pools, region, running};
 
 /// Result of reading.
@@ -123,6 +127,7 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
         pools.iter().map(|pool| (pool.name.clone(), disruption_policy(pool))).collect();
     let facts = options.disrupt.then(|| ClaimFacts::of(&pools, &classes));
     let mut pools = pools::build_pools(catalogue_source, pools, &classes, &overlays, notes);
+    note_unknown_labels(&pools, notes);
     pools.iter_mut().for_each(|pool| apply_flags(pool, options));
     overhead::set_overheads(&mut pools, &classes, options, notes);
     let nodes = nodes::build(&cluster, &claims, &pools, notes);
@@ -207,17 +212,25 @@ fn apply_flags(pool: &mut NodePool, options: &Options) {
 fn populate(
     cluster: &Cluster,
     (mut nodes, running): (Vec<Node>, Vec<Option<RunningNode>>),
-    pools: Vec<NodePool>,
+    mut pools: Vec<NodePool>,
     (options, defaults): (&Options, SpreadDefaults<'_>),
     problems: &Problems,
     notes: &mut Notes,
 ) -> (PlanningInput, RunningCluster) {
+    lower_attach_limits(&mut pools, &nodes);
     let staying = nodes.iter().filter(|node| node.stage != NodeStage::Deleting);
     let hosts: BTreeSet<Text> = staying.filter_map(|node| node.labels.get(HOSTNAME).cloned()).collect();
+    let volumes = Volumes::new(cluster, hosts);
+    let local = volumes.local_limits();
+    for node in &mut nodes {
+        let limits = node.labels.get(HOSTNAME).and_then(|host| local.get(host));
+        node.attach_limits.extend(limits.into_iter().flatten().cloned());
+    }
     let mut reader = Reader {
         cluster,
         owners: Owners::new(&cluster.workloads),
-        volumes: Volumes::new(cluster, hosts),
+        volumes,
+        schedulers: &options.schedulers,
         defaults,
         budgeted_pods: BudgetedPods::new(&cluster.budgets),
         tables: Tables::default(),
@@ -254,10 +267,25 @@ fn populate(
     (input, running)
 }
 
+/// The DaemonSets, each with the requests of its newest pod where it has one: what creates pods may state others
+/// than the template (Karpenter: daemon overhead).
 fn daemons(cluster: &Cluster, reader: &mut Reader<'_>) -> Vec<DaemonSet> {
+    let mut newest: BTreeMap<(&Text, &Text), &PodObject> = BTreeMap::new();
+    for pod in cluster.pods.iter().filter(|pod| pod.is_active()) {
+        let Some(daemon) = pod.meta.owned_by("DaemonSet") else { continue };
+        let known = newest.entry((&pod.meta.namespace, daemon)).or_insert(pod);
+        if (known.meta.created, &known.meta.name) < (pod.meta.created, &pod.meta.name) {
+            *known = pod;
+        }
+    }
     let staying = cluster.daemons.iter().filter(|daemon| !daemon.meta.deleting);
-    let read = |daemon: &manifests::cluster::workload::DaemonObject| {
-        let pod = reader.prototype(&daemon.meta.namespace, &daemon.template.spec, &daemon.template.labels);
+    let read = |daemon: &DaemonObject| {
+        let sample = newest.get(&(&daemon.meta.namespace, &daemon.meta.name));
+        let spec = match sample {
+            Some(pod) => daemon.template.spec.requesting(&pod.spec),
+            None => daemon.template.spec.clone(),
+        };
+        let pod = reader.prototype(&daemon.meta.namespace, &spec, &daemon.template.labels);
         DaemonSet { namespace: pod.namespace, name: daemon.meta.name.clone(), shape: pod.shape, labels: pod.labels }
     };
     staying.map(read).collect()

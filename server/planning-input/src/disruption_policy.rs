@@ -33,6 +33,7 @@ fn budget(budget: &karpenter::Budget) -> Budget {
         karpenter::DisruptionReason::Underutilized => DisruptionReason::Underutilized,
         karpenter::DisruptionReason::Empty => DisruptionReason::Empty,
         karpenter::DisruptionReason::Drifted => DisruptionReason::Drifted,
+        karpenter::DisruptionReason::Unhealthy => DisruptionReason::Unhealthy,
     };
     Budget {
         limit: match budget.nodes {

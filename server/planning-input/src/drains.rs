@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use manifests::cluster::pods::PodObject;
 use manifests::cluster::policy::{Amount, BudgetThreshold, DisruptionBudget};
 use manifests::notes;
-use model::{Labels, Text};
+use model::taints::first_untolerated;
+use model::{Labels, Taint, Text};
 
 /// Number of pods of one namespace, by workload title (`Kind/namespace/name`) and labels.
 type Members = BTreeMap<String, BTreeMap<Labels, i64>>;
@@ -34,10 +35,10 @@ impl BudgetedPods {
         Self { namespaces: budgets.iter().map(|budget| (budget.namespace.clone(), Members::new())).collect() }
     }
 
-    /// Adds a pod of `workload` (`Kind/name`). Pods that drains ignore, of DaemonSets and static
-    /// ones, are not counted.
+    /// Adds a pod of `workload` (`Kind/name`). Static pods, which drains ignore, are not counted, nor are pods of
+    /// DaemonSets that tolerate the taint of a drained node.
     pub fn add_pod(&mut self, pod: &PodObject, workload: &str) {
-        if !pod.mirror && pod.meta.owned_by("DaemonSet").is_none() {
+        if !pod.mirror && (pod.meta.owned_by("DaemonSet").is_none() || !tolerates_drains(pod)) {
             self.add(&pod.meta.namespace, workload, &pod.meta.labels, 1);
         }
     }
@@ -110,6 +111,11 @@ impl BudgetedPods {
             )
         })
     }
+}
+
+/// Whether the pod tolerates the taint of a drained node, so that no drain evicts it.
+pub fn tolerates_drains(pod: &PodObject) -> bool {
+    first_untolerated(&[Taint::of_drain()], pod.spec.tolerations()).is_none()
 }
 
 fn written(budget: &DisruptionBudget) -> String {

@@ -6,7 +6,6 @@ use manifests::VolumeUser;
 use manifests::cluster::storage::ClaimSpec;
 use manifests::cluster::workload::{HASH, JobProgress, Workload};
 use manifests::kinds::Kind;
-use manifests::pod::DEFAULT_SCHEDULER;
 use manifests::pod::volumes::PodVolume;
 use model::{Labels, Pod, PodKey, Text};
 
@@ -63,8 +62,8 @@ impl Reader<'_> {
             self.notes.add("pods whose template names a node are not planned", &object);
         } else if spec.gated {
             self.notes.add("gated pods wait for their scheduling gates and are not planned", &object);
-        } else if spec.scheduler.as_ref() != DEFAULT_SCHEDULER {
-            self.notes.add(&format!("pods of another scheduler ({}) are not planned", spec.scheduler), &object);
+        } else if let Some(scheduler) = self.schedulers.other(&spec.scheduler) {
+            self.notes.add(&format!("pods of another scheduler ({scheduler}) are not planned"), &object);
         } else {
             return false;
         }
@@ -132,7 +131,7 @@ impl Reader<'_> {
     }
 
     fn replica_volumes(&mut self, workload: &Workload, name: &str, templates: &[(Text, ClaimSpec)]) -> Option<u32> {
-        let pod = VolumeUser { namespace: &workload.meta.namespace, name, templates };
+        let pod = VolumeUser { namespace: &workload.meta.namespace, name, templates, is_moved: false };
         let needs = self.volumes.of(pod, &workload.template.spec.volumes);
         self.tables.volumes(needs)
     }

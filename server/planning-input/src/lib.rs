@@ -28,6 +28,7 @@ mod region;
 mod running;
 mod spread;
 mod tables;
+mod unknown_labels;
 
 pub use assemble::Captured;
 pub use disruption_policy::disruption_policy;

@@ -7,13 +7,12 @@ use manifests::cluster::metadata::with_canonical_keys;
 use manifests::cluster::node::NodeObject;
 use manifests::karpenter::NodeClaimManifest;
 use manifests::notes::Notes;
+use model::drain::is_disrupted;
 use model::labels::{HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED};
 use model::{
     Effect, InstanceType, Labels, Node, NodeName, NodePool, NodeStage, PoolName, Requirements, Resources, Taint,
 };
 
-/// The taint of nodes that Karpenter is removing.
-pub(crate) const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Taints that controllers remove while a node starts (Karpenter: known ephemeral taints).
 const EPHEMERAL: [(&str, Effect); 5] = [
     ("node.kubernetes.io/not-ready", Effect::NoSchedule),
@@ -35,6 +34,11 @@ pub fn build(cluster: &Cluster, claims: &[NodeClaimManifest], pools: &[NodePool]
         }
         let mut node = existing(object, claim.map(|at| &claims[at]), pools);
         node.attach_limits = cluster.attach_limits.get(&node.name).cloned().unwrap_or_default();
+        if is_disrupted(&object.taints) && node.stage != NodeStage::Deleting {
+            let what = "nodes have the taint karpenter.sh/disrupted and record no drain of their NodeClaim: they stay, and no \
+                        pod is placed on them (a server has the taint taken off)";
+            notes.add(what, &node.name);
+        }
         if node.allocatable.is_empty() {
             notes.add("nodes have no status.allocatable, so nothing fits on them", &node.name);
         }
@@ -64,9 +68,9 @@ fn existing(object: &NodeObject, claim: Option<&NodeClaimManifest>, pools: &[Nod
     let ours = pool.is_some() || claim.is_some();
     let is = |label: &str| labels.get(label).is_some_and(|value| value.as_ref() == "true");
     let initialized = !ours || is(INITIALIZED);
-    let deleting = object.meta.deleting
-        || claim.is_some_and(|claim| claim.deleted.is_some())
-        || object.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED);
+    // The taint `karpenter.sh/disrupted` alone may be anybody's: it keeps pods away like any other.
+    let is_drained = |claim: &NodeClaimManifest| object.drain.as_ref().is_some_and(|drain| drain.claim == claim.name);
+    let deleting = object.meta.deleting || claim.is_some_and(|claim| claim.deleted.is_some() || is_drained(claim));
     // Deletion takes precedence: a node that is being removed accepts no pods in any stage.
     let stage = match (deleting, initialized) {
         (true, _) => NodeStage::Deleting,

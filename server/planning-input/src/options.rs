@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cloud::catalogue::Snapshot;
 use manifests::Source;
 use model::input::{MinValuesPolicy, PreferencePolicy};
+use model::schedulers::PlannedSchedulers;
 use model::{MicroUsd, Timestamp};
 
 /// Which number of a HorizontalPodAutoscaler a workload without `replicas` has.
@@ -51,6 +52,8 @@ pub struct Options {
     pub repack: bool,
     /// Whether what runs on the nodes is read as well, with what disruption looks at.
     pub disrupt: bool,
+    /// The schedulers whose pods are planned.
+    pub schedulers: PlannedSchedulers,
     /// Whether preferences of pods are respected.
     pub preferences: PreferencePolicy,
     /// What happens when `minValues` cannot be met.

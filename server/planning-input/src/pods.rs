@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::cluster::Cluster;
 use manifests::cluster::pods::PodObject;
+use manifests::cluster::policy::DisruptionBudget;
 use manifests::cluster::storage::ClaimSpec;
 use manifests::cluster::workload::Workload;
 use manifests::kinds::Kind;
 use manifests::notes::Notes;
-use manifests::pod::{DEFAULT_SCHEDULER, PodSpec};
+use manifests::pod::PodSpec;
 use manifests::{InputError, Problems, VolumeUser, Volumes};
-use model::removal::DoNotDisrupt;
+use model::removal::{DoNotDisrupt, EvictionRule, is_never_evicted};
 use model::running::{RunningNode, RunningPod};
+use model::schedulers::PlannedSchedulers;
 use model::{BoundPod, Labels, Node, NodeName, NodeStage, Pod, PodKey, Text, VolumeAlternatives};
 
 use crate::drains::BudgetedPods;
@@ -46,6 +48,8 @@ pub struct Reader<'c> {
     pub owners: Owners,
     /// Derives node requirements from volumes.
     pub volumes: Volumes<'c>,
+    /// The schedulers whose pods are planned.
+    pub schedulers: &'c PlannedSchedulers,
     /// Default topology spread constraints.
     pub defaults: SpreadDefaults<'c>,
     /// Pods that run or will run, for the disruption budgets.
@@ -122,7 +126,7 @@ impl Reader<'_> {
             };
             let leaving = self.bind(pod, node);
             self.note_absent_daemon_set(pod);
-            if !leaving && (pod.is_movable() || (pod.is_active() && pod.do_not_disrupt.is_some())) {
+            if !leaving && (pod.is_movable() || (pod.is_active() && self.may_hold_its_node(pod))) {
                 self.add_running(pod, at, &node.name);
             }
             return leaving;
@@ -138,6 +142,13 @@ impl Reader<'_> {
             self.plan(pod, None);
         }
         false
+    }
+
+    /// Whether a pod that ends with its node may hold it: by do-not-disrupt, or by a PodDisruptionBudget.
+    fn may_hold_its_node(&self, pod: &PodObject) -> bool {
+        let selects =
+            |budget: &DisruptionBudget| budget.namespace == pod.meta.namespace && budget.guards(&pod.meta.labels);
+        pod.do_not_disrupt.is_some() || (!pod.mirror && self.cluster.budgets.iter().any(selects))
     }
 
     /// Places `pod` on its nominated node, unless that node is missing or being removed.
@@ -164,9 +175,8 @@ impl Reader<'_> {
     fn is_excluded(&mut self, pod: &PodObject) -> bool {
         if pod.spec.gated {
             self.notes.add("gated pods wait for their scheduling gates and are not planned", &pod.meta.title());
-        } else if pod.spec.scheduler.as_ref() != DEFAULT_SCHEDULER {
-            self.notes
-                .add(&format!("pods of another scheduler ({}) are not planned", pod.spec.scheduler), &pod.meta.title());
+        } else if let Some(scheduler) = self.schedulers.other(&pod.spec.scheduler) {
+            self.notes.add(&format!("pods of another scheduler ({scheduler}) are not planned"), &pod.meta.title());
         } else {
             return false;
         }
@@ -196,8 +206,11 @@ impl Reader<'_> {
             .budgets
             .iter()
             .filter(|budget| budget.namespace == pod.meta.namespace && budget.guards(&pod.meta.labels));
-        let blocking: Vec<_> = guards.filter(|budget| !(budget.evicts_unhealthy && pod.unready)).collect();
-        let blocked = pod.is_active() && (blocking.len() > 1 || blocking.iter().any(|budget| budget.blocks()));
+        let rule = |budget: &DisruptionBudget| EvictionRule {
+            never_allows: budget.blocks(),
+            evicts_unhealthy_always: budget.evicts_unhealthy,
+        };
+        let blocked = pod.is_active() && is_never_evicted(&guards.map(rule).collect::<Vec<_>>(), pod.ready);
         // A duration only delays the eviction.
         let protected = pod.do_not_disrupt == Some(DoNotDisrupt::Always);
         if protected || blocked {
@@ -231,15 +244,14 @@ impl Reader<'_> {
         if !pod.is_active() && running.claim.is_none() {
             return;
         }
-        let user = VolumeUser { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &[] };
-        let scheduler = &pod.spec.scheduler;
+        let user = volume_user(pod, &[]);
         let running = RunningPod {
             facts: removal_facts(pod, self.owners.workload(pod), self.cluster),
             is_nominated: pod.spec.node_name.is_none(),
             unsafe_to_evict: pod.unsafe_to_evict,
             stated_cost: pod.stated_cost,
             local_volumes: self.volumes.local(user, &pod.spec.volumes),
-            other_scheduler: (scheduler.as_ref() != DEFAULT_SCHEDULER).then(|| scheduler.clone()),
+            other_scheduler: self.schedulers.other(&pod.spec.scheduler).cloned(),
             pod: pod.is_movable().then(|| {
                 let volumes = without_host(self.volume_needs(pod));
                 self.planned(pod, volumes, Some(node.clone()))
@@ -258,8 +270,8 @@ impl Reader<'_> {
 
     fn volume_needs(&self, pod: &PodObject) -> VolumeAlternatives {
         let claims = self.claims(pod);
-        let volume_user = VolumeUser { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &claims };
-        self.volumes.of(volume_user, &pod.spec.volumes)
+        let user = VolumeUser { is_moved: pod.spec.node_name.is_some(), ..volume_user(pod, &claims) };
+        self.volumes.of(user, &pod.spec.volumes)
     }
 
     /// `pod` as it is planned, with these needs of its volumes.
@@ -308,8 +320,7 @@ impl Reader<'_> {
         let daemon = pod.meta.owned_by("DaemonSet").map(|name| Text::from(format!("{}/{name}", pod.meta.namespace)));
         let spec = if daemon.is_some() { Cow::Owned(pod.spec.unpinned()) } else { Cow::Borrowed(&pod.spec) };
         let prototype = self.prototype(&pod.meta.namespace, &spec, &pod.meta.labels);
-        let volume_user = VolumeUser { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &[] };
-        let attached = self.volumes.attached(volume_user, &pod.spec.volumes);
+        let attached = self.volumes.attached(volume_user(pod, &[]), &pod.spec.volumes);
         BoundPod {
             namespace: prototype.namespace,
             name: pod.meta.name.clone(),
@@ -321,4 +332,8 @@ impl Reader<'_> {
             leaving,
         }
     }
+}
+
+fn volume_user<'p>(pod: &'p PodObject, templates: &'p [(Text, ClaimSpec)]) -> VolumeUser<'p> {
+    VolumeUser { namespace: &pod.meta.namespace, name: &pod.meta.name, templates, is_moved: false }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cloud::catalogue::overlay::preview_prices;
+use cloud::catalogue::overlay::{charge_unpriced, preview_prices};
 use cloud::catalogue::{Overlay, PriceChange, RegionOptions, Snapshot, apply_overlays, build, resolve_overlays};
 use manifests::karpenter::node_overlay::{NodeOverlayManifest, PriceChange as Written};
 use manifests::karpenter::{NodeClassManifest, NodePoolManifest};
@@ -72,19 +72,19 @@ fn catalogues(
     // after the catalogue was built again with its price.
     let mut resolved = resolve(&base);
     let previews = preview_prices(&resolved);
-    let base = match previews.is_empty() {
-        true => base,
-        false => {
-            unchanged(catalogue_source, &RegionOptions { preview_prices: previews, ..region_options }, settings, notes)
-        }
+    let with_previews = RegionOptions { preview_prices: previews, ..region_options };
+    let previewed = match with_previews.preview_prices.is_empty() {
+        true => base.clone(),
+        false => unchanged(catalogue_source, &with_previews, settings, notes),
     };
-    resolved = resolve(&base);
+    resolved = resolve(&previewed);
     resolved.notes.iter().for_each(|note| notes.line(note.clone()));
-    let change = |(pool, catalogue): (&NodePoolManifest, SharedCatalogue)| {
-        let changed = apply_overlays(&catalogue, &pool.requirements, &resolved.overlays);
+    let change = |(pool, (catalogue, before)): (&NodePoolManifest, (SharedCatalogue, &SharedCatalogue))| {
+        let mut changed = apply_overlays(&catalogue, &pool.requirements, &resolved.overlays);
+        charge_unpriced(&mut changed, before, &with_previews.preview_prices);
         if changed == *catalogue { catalogue } else { Arc::new(changed) }
     };
-    pools.iter().zip(base).map(change).collect()
+    pools.iter().zip(previewed.into_iter().zip(&base)).map(change).collect()
 }
 
 /// A catalogue for each of `settings`, before overlays; equal settings share one.

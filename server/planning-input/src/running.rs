@@ -9,10 +9,9 @@ use manifests::notes::Notes;
 use model::labels::HOSTNAME;
 use model::removal::{DoNotDisrupt, PodBudget, RemovalPod};
 use model::running::RunningNode;
-use model::{Effect, Node, NodeStage, Taint, Text, VolumeAlternatives, taints::first_untolerated};
+use model::{Node, NodeStage, Text, VolumeAlternatives};
 
-use crate::drains::BudgetedPods;
-use crate::nodes::DISRUPTED;
+use crate::drains::{BudgetedPods, tolerates_drains};
 use crate::prices::NodePrices;
 
 /// The [`RunningNode`] of each of `nodes`, without pods; `None` for nodes without a known price and
@@ -45,18 +44,16 @@ pub fn nodes_with_price(
 
 /// What the eviction of `pod` of `workload` (`Kind/name`) is judged by.
 pub fn removal_facts(pod: &PodObject, workload: Text, cluster: &Cluster) -> RemovalPod {
-    let node_bound = !pod.is_movable();
-    let drain = [Taint { key: Text::from(DISRUPTED), value: Text::default(), effect: Effect::NoSchedule }];
     let selecting = |budget: &&DisruptionBudget| {
-        !node_bound && budget.namespace == pod.meta.namespace && budget.guards(&pod.meta.labels)
+        !pod.mirror && budget.namespace == pod.meta.namespace && budget.guards(&pod.meta.labels)
     };
     RemovalPod {
         key: model::PodKey { namespace: pod.meta.namespace.clone(), name: pod.meta.name.clone() },
         workload,
-        node_bound,
+        node_bound: !pod.is_movable(),
         terminating: pod.meta.deleting,
-        ready: !pod.unready,
-        tolerates_drain: first_untolerated(&drain, pod.spec.tolerations()).is_none(),
+        ready: pod.ready,
+        tolerates_drain: pod.mirror || tolerates_drains(pod),
         do_not_disrupt: pod.do_not_disrupt,
         started: pod.started,
         pod_budgets: cluster.budgets.iter().filter(selecting).map(title).collect(),

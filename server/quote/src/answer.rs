@@ -42,7 +42,8 @@ pub struct Fit {
     pub existing: Vec<ExistingNodePods>,
     /// Nodes to launch; equal ones are one entry.
     pub new_nodes: Vec<NewNodes>,
-    /// Price of the new nodes per hour, surplus credits included.
+    /// What the new nodes count per hour ([`model::Offering::charged_price`]), surplus credits included: no cluster ranks
+    /// first by overlays of its own.
     pub price: MicroUsd,
     /// Lower bound on the price of any new nodes for the pods that are not on existing ones.
     pub lower_bound: MicroUsd,
@@ -83,7 +84,7 @@ pub struct NewNodes {
     pub instance_types: Vec<InstanceTypeName>,
     /// Zones that the launch may use; the price holds in the first.
     pub zones: Vec<Zone>,
-    /// Price of one node per hour, surplus credits included.
+    /// What one node counts per hour, surplus credits included.
     pub price: MicroUsd,
     /// Labels that all of its options have.
     pub labels: Labels,

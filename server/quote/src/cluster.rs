@@ -109,7 +109,7 @@ impl PreparedCluster {
         Some(Answer::Fits(Fit {
             existing,
             new_nodes: launches.new_nodes.clone(),
-            price: launches.price(),
+            price: launches::price(&launches.new_nodes),
             lower_bound: launches.lower_bound,
             odds,
             ready,
@@ -144,7 +144,7 @@ impl PreparedCluster {
         let new_nodes = launches::new_nodes(&self.full, &plan, sets, before);
         Answer::Fits(Fit {
             existing: places::on_existing_nodes(&self.full, &plan, sets, before),
-            price: MicroUsd(plan.nodes.iter().map(|node| node.cost().0).sum()),
+            price: launches::price(&new_nodes),
             lower_bound,
             odds: context.odds_of(&launches::requests(&self.full, &plan.nodes, &self.account)),
             ready: context.ready_time_of(&new_nodes),

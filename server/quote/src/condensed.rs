@@ -30,7 +30,7 @@ fn condense(input: &mut PlanningInput, node: &mut Node) {
             name: Text::from(STAND_IN),
             shape: push(&mut input.shapes, shape),
             labels: first.labels,
-            volumes: (!volumes.attachments.is_empty()).then(|| push(&mut input.volume_sets, volumes)),
+            volumes: (volumes != VolumeAlternatives::default()).then(|| push(&mut input.volume_sets, volumes)),
             daemon: None,
             // Terminating pods take room, and rules between pods do not count them.
             terminating: true,
@@ -40,7 +40,7 @@ fn condense(input: &mut PlanningInput, node: &mut Node) {
     node.pods = pods;
 }
 
-/// Requests, host ports and attachments of all `pods`.
+/// Requests, host ports, attachments and claims of all `pods`.
 fn sum(input: &PlanningInput, pods: &[BoundPod]) -> (PodShape, VolumeAlternatives) {
     let mut shape = PodShape { requests: Resources::new(), ..PodShape::default() };
     let mut volumes = VolumeAlternatives::default();
@@ -48,12 +48,15 @@ fn sum(input: &PlanningInput, pods: &[BoundPod]) -> (PodShape, VolumeAlternative
         let own = &input.shapes[pod.shape as usize];
         shape.requests.add(&own.requests);
         shape.host_ports.extend(own.host_ports.iter().cloned());
-        let own = pod.volumes.map(|volumes| &input.volume_sets[volumes as usize]);
-        volumes.attachments.extend(own.into_iter().flat_map(|own| own.attachments.iter().cloned()));
+        if let Some(own) = pod.volumes.map(|volumes| &input.volume_sets[volumes as usize]) {
+            volumes.attachments.extend(own.attachments.iter().cloned());
+            volumes.exclusive_claims.extend(own.exclusive_claims.iter().cloned());
+        }
     }
     shape.host_ports.sort();
     volumes.attachments.sort();
     volumes.attachments.dedup();
+    volumes.exclusive_claims.sort();
     (shape, volumes)
 }
 

@@ -43,11 +43,6 @@ pub(crate) struct Launches {
 }
 
 impl Launches {
-    /// Price of the nodes.
-    pub fn price(&self) -> MicroUsd {
-        MicroUsd(self.nodes.iter().map(|(node, _)| node.cost().0).sum())
-    }
-
     /// What `compute` returns for the account, computed once: other threads wait for it.
     pub fn known_of(&self, account: &Text, compute: impl FnOnce() -> (Odds, ReadyTime)) -> (Odds, ReadyTime) {
         *lock(&self.known).entry(account.clone()).or_insert_with(compute)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::input::PlanningInput;
 use model::labels::ZONE_ID;
 use model::plan::{Plan, PlannedNode};
-use model::{CapacityType, InstanceType, Offering, Text};
+use model::{CapacityType, InstanceType, MicroUsd, Offering, Text};
 use odds::{CapacityPool, LaunchRequest};
 
 use crate::answer::NewNodes;
@@ -23,7 +23,7 @@ pub(crate) fn new_nodes(input: &PlanningInput, plan: &Plan, sets: &[PodSet], bef
             capacity_type: node.capacity_type,
             instance_types: node.types.iter().map(|at| pool.catalogue.types[*at as usize].name.clone()).collect(),
             zones: node.zones.to_vec(),
-            price: node.cost(),
+            price: node.charged_cost(pool),
             labels: (*node.labels).clone(),
             pods: by_pod_set(input, node.pods.iter().copied(), sets, before),
         };
@@ -34,6 +34,11 @@ pub(crate) fn new_nodes(input: &PlanningInput, plan: &Plan, sets: &[PodSet], bef
         }
     }
     found
+}
+
+/// Price of all the nodes per hour.
+pub(crate) fn price(nodes: &[NewNodes]) -> MicroUsd {
+    MicroUsd(nodes.iter().map(|equal| equal.price.0.saturating_mul(i64::from(equal.count))).sum())
 }
 
 /// What must be available for the nodes: one request for each set of launch options.

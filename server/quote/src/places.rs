@@ -51,7 +51,8 @@ pub(crate) fn blockers(input: &PlanningInput, plan: &Plan, sets: &[PodSet], befo
         explain::unschedulable_among(input, plan, pods).into_iter().map(|found| (found.pod, found)).collect();
     let blocker = |(set, (pod, count)): (usize, (u32, u32))| {
         let found = explained.remove(&pod);
-        let (reasons, fits_if) = found.map(|found| (found.reasons, found.fits_if)).unwrap_or_default();
+        let found = found.map(|found| (found.reasons.to_vec(), found.fits_if.to_vec()));
+        let (reasons, fits_if) = found.unwrap_or_default();
         Blocker { pods: Some(PodCount { pod_set: sets[set].name.clone(), pods: count }), reasons, fits_if }
     };
     first.into_iter().map(blocker).collect()

@@ -17,6 +17,7 @@ use tracing::{debug, error, info, warn};
 
 use super::admission::Admission;
 use super::call::{Call, CounterUpdate};
+use super::cloud_poll::CloudPoll;
 use super::counter_sync::CounterSync;
 use super::events::to_event;
 use super::handover_wait::{HANDOVER_DELAY, HandoverWait};
@@ -82,8 +83,7 @@ pub struct Coordinator {
     handover_requests: BTreeMap<ClusterName, Lease>,
     /// When the first of them may be handed over if its agent stays disconnected.
     hand_over_at: Option<Timestamp>,
-    /// Whether a `PollCloud` call is in flight.
-    polling_cloud: bool,
+    cloud_poll: CloudPoll,
     renewal: RenewalState,
     counter_sync: CounterSync,
     /// Identifies this run of the process among all others.
@@ -130,7 +130,7 @@ impl Coordinator {
             agent_absent_since: BTreeMap::new(),
             handover_requests: BTreeMap::new(),
             hand_over_at: None,
-            polling_cloud: false,
+            cloud_poll: CloudPoll::default(),
             renewal: RenewalState::Idle,
             counter_sync: CounterSync::default(),
             generation: seed,
@@ -180,8 +180,8 @@ impl Coordinator {
                 ended.into_iter().collect()
             }
             Input::CloudEvents(events) => {
-                self.polling_cloud = false;
-                let events = events.into_iter().filter_map(to_event);
+                self.cloud_poll.finish(events.is_some(), now);
+                let events = events.unwrap_or_default().into_iter().filter_map(to_event);
                 events.flat_map(|event| self.handle_event(event, now)).collect()
             }
             Input::Renewed(renewal) => self.handle_renewal(&renewal, now),
@@ -202,10 +202,7 @@ impl Coordinator {
             Input::Done => Vec::new(),
             // Instance events of clusters owned by other replicas are theirs to handle.
             Input::CloudPoll if self.leases.is_empty() => Vec::new(),
-            Input::CloudPoll => {
-                let asked = std::mem::replace(&mut self.polling_cloud, true);
-                (!asked).then(|| Call::PollCloud.into()).into_iter().collect()
-            }
+            Input::CloudPoll => self.cloud_poll.begin(now).then(|| Call::PollCloud.into()).into_iter().collect(),
             Input::CounterSyncDue => {
                 let due = self.counter_sync.begin_sync(self.generation, &self.shared.counter_snapshot(), now);
                 due.map(Step::from).into_iter().collect()
@@ -469,8 +466,9 @@ impl Coordinator {
     ) -> Vec<Step> {
         let complete = answer.is_ok();
         let given_up = self.region.finish_listing(complete, now).map(Step::from);
+        // Whoever carries the call out logs when the cloud ceases to answer, once.
         let all = answer.unwrap_or_else(|error| {
-            warn!(%error, "cannot list instances; skipping this round");
+            debug!(%error, "cannot list instances; skipping this round");
             Vec::new()
         });
         let machines = region::group_by_cluster(self.leases.keys(), all);

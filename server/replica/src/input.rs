@@ -33,8 +33,8 @@ pub enum Input {
     Planned(Box<PlanAnswer>),
     /// Answer to [`Call::RunCommand`].
     CommandEnded { cluster: ClusterName, id: CommandId, outcome: Outcome },
-    /// Answer to [`Call::PollCloud`].
-    CloudEvents(Vec<CloudEvent>),
+    /// Answer to [`Call::PollCloud`]; `None` when the cloud did not answer.
+    CloudEvents(Option<Vec<CloudEvent>>),
     /// Result of a renewal: lost and requested leases.
     Renewed(Renewal),
     /// Answer to [`Call::TakeRegionLease`].

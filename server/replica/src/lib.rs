@@ -11,6 +11,7 @@
 
 mod admission;
 mod call;
+mod cloud_poll;
 mod coordinator;
 pub mod counter_sync;
 mod events;

@@ -30,7 +30,6 @@ use model::plan::Plan;
 use model::{MicroUsd, Text};
 
 use super::CompileCache;
-use super::step_budget::StepBudget;
 use demand::Demand;
 pub(crate) use offered_types::OfferedTypes;
 pub use pod_values::PodValues;
@@ -65,8 +64,9 @@ pub fn sharper_bound(input: &PlanningInput, plan: &Plan, steps: u64, cache: &mut
         return MicroUsd(0);
     }
     let demand = Demand::of(input, plan);
+    let steps = cache.budget(steps);
     let supply = Supply::of(input, &demand, cache.offered_types());
-    MicroUsd(by_pods::bound(input, plan, &demand, &supply, &StepBudget::new(steps)).clamp(0, paid))
+    MicroUsd(by_pods::bound(input, plan, &demand, &supply, &steps).clamp(0, paid))
 }
 
 /// Shadow price of each resource at the optimum of the resource cover, in micro-dollars per hour

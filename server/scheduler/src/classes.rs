@@ -60,6 +60,8 @@ pub(super) struct Preference {
     /// Whether it is over the hostname: such preferences choose among machines and never launch
     /// one.
     pub(super) host: bool,
+    /// Whether it is a `ScheduleAnyway` spread: it outweighs preferred affinities (Karpenter: relaxation).
+    pub(super) spread: bool,
 }
 
 /// A set of a class's preferences, by index; those beyond 64 are never in force.
@@ -110,6 +112,8 @@ pub(super) struct Class {
     pub(super) possible: bool,
     /// The hostname group that allows at most one pod of this class per machine.
     pub(super) self_exclusive: Option<GroupId>,
+    /// Claims that one pod of the cluster may use; with any, one pod of the class can be placed.
+    pub(super) exclusive_claims: Vec<Text>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -252,7 +256,7 @@ impl RuleBuilder<'_, '_> {
     }
 
     fn add_preference(&mut self, weight: i32, requirements: Option<Requirements>, host: bool) -> Option<u8> {
-        self.preferences.push(Preference { weight, requirements, host });
+        self.preferences.push(Preference { weight, requirements, host, spread: false });
         u8::try_from(self.preferences.len() - 1).ok()
     }
 
@@ -345,6 +349,7 @@ impl RuleBuilder<'_, '_> {
         }
         for constraint in soft_spreads().filter(|_| keeps()) {
             let preference = self.add_preference(1, None, host(&constraint.topology_key));
+            self.preferences.iter_mut().last().into_iter().for_each(|added| added.spread = true);
             self.add_spread(constraint, preference);
         }
     }
@@ -401,6 +406,7 @@ fn class_of(
         spot_wait_pools: key.spot_wait_pools.clone(),
         possible: key.possible,
         self_exclusive: rules.iter().find(refuses_itself).map(|rule| rule.group),
+        exclusive_claims: volumes.map(|volumes| volumes.exclusive_claims.clone()).unwrap_or_default(),
         rules,
     }
 }

@@ -11,7 +11,8 @@ use std::sync::{Arc, Weak};
 use super::bound::OfferedTypes;
 use super::pool_offerings::{CatalogueOfferings, PoolOfferings, limited_by};
 use super::resource_vector::ResourceOrder;
-use model::{Catalogue, Labels, MicroUsd, NodePool, Requirements, ResourceName, Text};
+use super::step_budget::StepBudget;
+use model::{Catalogue, Labels, MicroUsd, NodePool, Requirements, ResourceName, Stop, Text};
 
 /// Maximum number of cached catalogue offerings: a fleet has fewer catalogues, ceilings and kinds
 /// of limits than this. Each entry takes a quarter of a MiB with the whole catalogue of a region.
@@ -31,6 +32,8 @@ pub struct CompileCache {
     pool_offerings: Vec<(PoolFingerprint, Arc<PoolOfferings>)>,
     /// For the lower bound.
     offered_types: OfferedTypes,
+    /// Of the decision in progress.
+    stop: Stop,
 }
 
 /// Everything that catalogue offerings are compiled from.
@@ -55,6 +58,16 @@ struct PoolFingerprint {
 type Ceilings = (Option<MicroUsd>, Option<MicroUsd>, Option<i64>, bool);
 
 impl CompileCache {
+    /// Has decisions with this cache end early once `stop` is due; returns what had them end before.
+    pub fn replace_stop(&mut self, stop: Stop) -> Stop {
+        std::mem::replace(&mut self.stop, stop)
+    }
+
+    /// A budget of `bound` steps that is exhausted once the decision is not needed any more.
+    pub(super) fn budget(&self, bound: u64) -> StepBudget {
+        StepBudget::new(bound).until(self.stop.clone())
+    }
+
     /// The types that pools offer.
     pub(super) fn offered_types(&mut self) -> &mut OfferedTypes {
         &mut self.offered_types

@@ -118,7 +118,7 @@ pub fn schedule_by(input: &PlanningInput, method: PackingMethod, cache: &mut Com
     if method == PackingMethod::Plain && input.policy.preferences == PreferencePolicy::Respect {
         input.to_mut().policy.preferences = PreferencePolicy::Ignore;
     }
-    let steps = StepBudget::new(input.policy.step_limit);
+    let steps = cache.budget(input.policy.step_limit);
     let first = pack(&input, QueueOrder::BySize, method, cache, &steps);
     let is_short = !first.plan.unschedulable.is_empty();
     let order_decides = is_short || limited_pools::serve_lower_priorities_first(&input, &first.plan);
@@ -169,9 +169,9 @@ pub fn schedule_by_search(
     cache: &mut CompileCache,
 ) -> (ScheduleResult, u64) {
     let limit = if input.policy.step_limit == 0 { GUIDED_STEPS } else { input.policy.step_limit.min(GUIDED_STEPS) };
-    let steps = StepBudget::new(steps);
+    let steps = cache.budget(steps);
     for is_populated in [true, false] {
-        let limit = StepBudget::new(limit);
+        let limit = cache.budget(limit);
         let (problem, initial) = problem::compile(input, cache);
         let mut packing = Packing::new(&problem, initial, &limit);
         let queue = build_queue(&problem, QueueOrder::BySize);

@@ -288,7 +288,9 @@ impl Packing<'_, '_> {
             return None;
         }
         let (cap, most) = self.new_machine_cap(class, preferences);
-        let cap = cap.min(count).min(self.pool_counts.pods_per_node(pool, count));
+        // Pods that must share a machine count as one towards the nodes that the pool misses.
+        let scattered = if self.all_on_one_machine { count } else { self.pool_counts.pods_per_node(pool, count) };
+        let cap = cap.min(count).min(scattered);
         if cap == 0 || (self.all_on_one_machine && cap < count) {
             return None;
         }

@@ -22,6 +22,7 @@ use super::pool_counts::PoolCounts;
 use super::problem::{InitialState, Problem};
 use super::step_budget::StepBudget;
 use super::topology::{DomainId, GroupId, KeyId, Pin, Topology};
+use model::input::PlanningInput;
 use model::{Text, Toleration};
 
 /// Which machines a placement may use.
@@ -33,6 +34,13 @@ pub(super) enum Reach {
     Cohorts,
     /// Machines that no placed pod requires yet.
     NewMachines,
+}
+
+/// The claims for one pod that pods on nodes use. Those of pods that leave are free for their next user.
+fn claims_in_use(input: &PlanningInput) -> BTreeSet<Text> {
+    let pods = input.nodes.iter().flat_map(|node| &node.pods).filter(|pod| !pod.leaving);
+    let sets = pods.filter_map(|pod| input.volume_sets.get(pod.volumes? as usize));
+    sets.flat_map(|set| set.exclusive_claims.iter().cloned()).collect()
 }
 
 type AdmittingNodes<'i> = FxHashMap<(SmallVec<[RequirementsId; 1]>, &'i [Toleration]), Rc<BitSet>>;
@@ -97,6 +105,8 @@ pub(super) struct Packing<'p, 'i> {
     pub(super) attempted: BitSet,
     /// The class attempted last.
     pub(super) last_attempted: Option<u32>,
+    /// Claims for one pod of the cluster that a bound or placed pod uses.
+    claims_in_use: BTreeSet<Text>,
 }
 
 impl<'p, 'i> Packing<'p, 'i> {
@@ -141,6 +151,7 @@ impl<'p, 'i> Packing<'p, 'i> {
             steps,
             attempted: BitSet::empty(problem.classes.len()),
             last_attempted: None,
+            claims_in_use: claims_in_use(problem.input),
         }
     }
 
@@ -150,9 +161,13 @@ impl<'p, 'i> Packing<'p, 'i> {
         self.attempted.insert(class as usize);
         self.last_attempted = Some(class);
         self.steps.consume(1);
-        if !needs.possible || needs.alternatives.is_empty() {
+        if !needs.possible
+            || needs.alternatives.is_empty()
+            || needs.exclusive_claims.iter().any(|claim| self.claims_in_use.contains(claim))
+        {
             return 0;
         }
+        let count = if needs.exclusive_claims.is_empty() { count } else { count.min(1) };
         if self.present_hosts_only {
             self.min_host_counts = self.find_min_host_counts(class);
         }
@@ -176,6 +191,9 @@ impl<'p, 'i> Packing<'p, 'i> {
                     left -= self.place_with_preferences(class, left, reach);
                 }
             }
+        }
+        if left < count {
+            self.claims_in_use.extend(needs.exclusive_claims.iter().cloned());
         }
         self.subtract_demand(class, count - left);
         count - left
@@ -257,7 +275,8 @@ impl<'p, 'i> Packing<'p, 'i> {
             return allowed;
         }
         let mut order: Vec<usize> = (0..needs.preferences.len()).filter(|at| allowed.has(*at)).collect();
-        order.sort_by_key(|at| (-needs.preferences[*at].weight, *at));
+        // A preferred node or pod affinity is given up before a spread, whatever its weight (Karpenter: relaxation).
+        order.sort_by_key(|at| (!needs.preferences[*at].spread, -needs.preferences[*at].weight, *at));
         let mut kept = PreferenceSet::default();
         for at in order {
             if needs.preferences[at].host || self.is_feasible(class, kept.with(at)) {
@@ -440,5 +459,6 @@ impl<'p, 'i> Packing<'p, 'i> {
 }
 
 fn lightest(needs: &Class, preferences: PreferenceSet) -> Option<usize> {
-    (0..needs.preferences.len()).filter(|at| preferences.has(*at)).min_by_key(|at| (needs.preferences[*at].weight, *at))
+    let rank = |at: &usize| (needs.preferences[*at].spread, needs.preferences[*at].weight, *at);
+    (0..needs.preferences.len()).filter(|at| preferences.has(*at)).min_by_key(rank)
 }

@@ -4,6 +4,8 @@
 
 use std::cell::Cell;
 
+use model::Stop;
+
 /// Steps that are left.
 #[derive(Debug)]
 pub(super) struct StepBudget {
@@ -11,18 +13,29 @@ pub(super) struct StepBudget {
     left: Cell<Option<u64>>,
     /// Steps that are kept for later work.
     reserved: Cell<u64>,
+    stop: Stop,
 }
+
+/// Steps after which it is asked again whether the work is still needed, as a power of two: some milliseconds.
+const STEPS_PER_QUESTION: u32 = 16;
 
 impl StepBudget {
     /// A budget of `bound` steps; unlimited with 0.
     pub(super) fn new(bound: u64) -> Self {
-        Self { bound, left: Cell::new((bound > 0).then_some(bound)), reserved: Cell::new(0) }
+        Self { bound, left: Cell::new((bound > 0).then_some(bound)), reserved: Cell::new(0), stop: Stop::never() }
+    }
+
+    /// The budget, which is exhausted early once `stop` is due. One without a bound does not ask.
+    pub(super) fn until(self, stop: Stop) -> Self {
+        Self { stop, ..self }
     }
 
     /// Consumes `count` steps.
     pub(super) fn consume(&self, count: usize) {
         if let Some(left) = self.left.get() {
-            self.left.set(Some(left.saturating_sub(count as u64)));
+            let rest = left.saturating_sub(count as u64);
+            let asks = left >> STEPS_PER_QUESTION != rest >> STEPS_PER_QUESTION;
+            self.left.set(Some(if asks && self.stop.is_due() { 0 } else { rest }));
         }
     }
 
@@ -49,7 +62,7 @@ impl StepBudget {
 
 #[cfg(test)]
 mod tests {
-    use super::StepBudget;
+    use super::*;
 
     #[test]
     fn a_budget_is_exhausted_after_its_bound_and_never_without_one() {
@@ -61,6 +74,16 @@ mod tests {
         let unbounded = StepBudget::new(0);
         unbounded.consume(usize::MAX);
         assert!(!unbounded.is_exhausted());
+    }
+
+    #[test]
+    fn a_budget_is_exhausted_early_once_nobody_needs_the_work() {
+        let budget = StepBudget::new(1 << 20).until(Stop::when(|| true));
+        budget.consume(1);
+        assert!(budget.is_exhausted(), "the first step crosses a multiple of 65,536");
+        let needed = StepBudget::new(1 << 20).until(Stop::when(|| false));
+        needed.consume((1 << 20) - 1);
+        assert!(!needed.is_exhausted());
     }
 
     #[test]

@@ -33,6 +33,7 @@ fn instance_type(vcpu: i64) -> InstanceType {
         capacity_type: CapacityType::Spot,
         price: MicroUsd(vcpu * 10_000),
         estimated: false,
+        catalogue_price: None,
         available: true,
         reservation: None,
         labels: Labels::new(),

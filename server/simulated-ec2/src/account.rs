@@ -186,6 +186,7 @@ impl Account {
             "DescribeLaunchTemplates" => self.templates.describe(call),
             "DescribePlacementGroups" => network::describe_placement_groups(call),
             "DescribeSecurityGroups" => network::describe_security_groups(region, call),
+            "DescribeSpotInstanceRequests" => self.instances.describe_spot_requests(&self.reports, call),
             "DescribeSpotPriceHistory" => sales::describe_spot_prices(region, call),
             "DescribeSubnets" => network::describe_subnets(region, &self.instances.addresses, call),
             other => Err(unknown_action(other)),

@@ -33,6 +33,8 @@ use model::{ClusterName, Millis};
 use agent_session::SessionMemory;
 use auth::authorizer::Authorizer;
 use cluster_processes::ClusterProcesses;
+use controller::guardrails::GuardrailSettings;
+use controller::guardrails::settings::RateLimitRule;
 use decision_log::replay::ReplayError;
 use decision_log::replay_all;
 use demo_cloud::DemoCloud;
@@ -133,6 +135,13 @@ fn name(number: usize) -> ClusterName {
     NAMES.get(number).map_or_else(numbered, |name| ClusterName::from(*name))
 }
 
+/// Rate limits over a twentieth of their window, because what takes a cluster minutes takes the demo's clusters seconds.
+fn guardrails() -> GuardrailSettings {
+    let defaults = GuardrailSettings::default();
+    let scaled = |rule: RateLimitRule| RateLimitRule { window: Millis::from_secs(30), ..rule };
+    GuardrailSettings { launches: scaled(defaults.launches), removals: scaled(defaults.removals), ..defaults }
+}
+
 fn components(plan: &Plan) -> ServerComponents<()> {
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     ServerComponents {
@@ -150,6 +159,7 @@ fn components(plan: &Plan) -> ServerComponents<()> {
             retry_delay: Millis::from_secs(2),
             disruption_pass_interval: Millis::from_secs(1),
             unavailable_ttl: Millis::from_secs(20),
+            guardrails: guardrails(),
             // No earlier process has used a number: the agents are as new as the server.
             first_number: 1,
             ..serve::settings()
@@ -160,6 +170,7 @@ fn components(plan: &Plan) -> ServerComponents<()> {
             Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },
             Arc::new(()),
         )],
+        conditions: Arc::default(),
         rules: ClusterRules::all_in_one(),
         session_memory: SessionMemory::default(),
         simulated: true,

@@ -11,7 +11,7 @@
 //! Reading order: [`setup`] (what a run consists of), [`fault`] (injected faults), [`guard`] and
 //! `scenario` (what prevents violations, and runs that need it), `disruption_runs` (runs of drift and budgets), `event_queue` (pending events and
 //! connections), `process` (a server), `sim_cluster` (a cluster and its agent), `environment` and
-//! `faulty_client` (store and cloud), `virtual_time`, `invariants` and `drain_check` (the checks) and [`violation`]
+//! `faulty_client` (store and cloud), `virtual_time`, `invariants`, `drain_check` and `spread_check` (the checks) and [`violation`]
 //! (their results), [`report`], [`seeds`] (many seeds, and shrinking), [`long_run`] (months of load without faults).
 
 mod disruption_runs;
@@ -30,6 +30,8 @@ mod scenario;
 pub mod seeds;
 pub mod setup;
 mod sim_cluster;
+mod spread_check;
+mod spread_record;
 pub mod violation;
 mod virtual_time;
 

@@ -1,6 +1,7 @@
 //! Task of one cluster, which owns its [`Session`].
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -48,6 +49,8 @@ pub(super) struct SessionHandle {
     pub(super) rate_limiter: Arc<AgentRateLimiter>,
     /// Version that the agent stated last.
     pub(super) agent_version: Arc<Mutex<Text>>,
+    /// Whether the agent said last that its API server does not answer.
+    pub(super) api_server_unreachable: Arc<AtomicBool>,
 }
 
 /// Rate limit that outlives streams, so that reconnecting does not grant a second burst.
@@ -135,6 +138,7 @@ pub(super) struct Task {
     pending_events: VecDeque<SessionEvent>,
     stream: Option<Stream>,
     agent_version: Arc<Mutex<Text>>,
+    api_server_unreachable: Arc<AtomicBool>,
     /// When the NodePools are parsed again; `None` when their catalogue stays as it is.
     rereads: Option<Rereads>,
     stop: CancellationToken,
@@ -169,11 +173,18 @@ impl Task {
             pending_events: VecDeque::new(),
             stream: None,
             agent_version: Arc::new(Mutex::new(Text::from(""))),
+            api_server_unreachable: Arc::default(),
             rereads,
             stop,
         };
-        let agent_version = Arc::clone(&task.agent_version);
-        (SessionHandle { incoming, commands, rate_limiter: Arc::new(AgentRateLimiter::new()), agent_version }, task)
+        let handle = SessionHandle {
+            incoming,
+            commands,
+            rate_limiter: Arc::new(AgentRateLimiter::new()),
+            agent_version: Arc::clone(&task.agent_version),
+            api_server_unreachable: Arc::clone(&task.api_server_unreachable),
+        };
+        (handle, task)
     }
 
     /// Runs until the server stops or the control loop has ended.
@@ -194,6 +205,8 @@ impl Task {
                 Next::RereadPools(_turn) => self.session.reread_pools(),
                 Next::Tick => self.handle_tick(),
             };
+            // Before the event of the stream's end, with which the reason is read.
+            self.api_server_unreachable.store(self.session.is_api_server_unreachable(), Ordering::Relaxed);
             self.apply_outputs(outputs);
         }
     }

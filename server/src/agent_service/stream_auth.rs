@@ -13,6 +13,10 @@ use auth::authorizer::{Authorizer, ExpiresAt, PresentedCredentials};
 use auth::middleware;
 use auth::tls::Peer;
 
+/// What an agent is told whose name and UID do not belong together: not whose they are.
+const UID_REJECTED: &str = "the trust file of the server gives this cluster another UID, or its UID to another cluster; correct \
+                            cluster.name in the agent's settings, or cluster-uid in the trust file";
+
 /// Peer of a stream and its credentials.
 pub(super) struct StreamAuth {
     credentials: PresentedCredentials,
@@ -35,13 +39,23 @@ impl StreamAuth {
         self.address.map_or_else(|| "unknown".to_owned(), |address| address.to_string())
     }
 
-    /// Authorizes the peer for `cluster`; returns when this has to be checked again.
+    /// Authorizes the peer for `cluster`, which states this UID; returns when this has to be checked again.
     ///
     /// # Errors
     /// Unauthenticated. The log has the reason, the peer does not see it, and neither contains the
-    /// credentials.
-    pub(super) async fn admit(&self, authorizer: &Authorizer, cluster: &ClusterName) -> Result<ExpiresAt, Status> {
+    /// credentials. Permission denied if the trust file gives the UID to another name, or the name another UID: that is
+    /// told.
+    pub(super) async fn admit(
+        &self,
+        authorizer: &Authorizer,
+        cluster: &ClusterName,
+        uid: &str,
+    ) -> Result<ExpiresAt, Status> {
         let until = self.authorize(authorizer, cluster).await?;
+        authorizer.check_uid(cluster, uid).map_err(|error| {
+            warn!(%cluster, uid, peer = self.peer(), reason = %error, "agent rejected");
+            Status::permission_denied(UID_REJECTED)
+        })?;
         if self.admission.admit() { Ok(until) } else { Err(middleware::full()) }
     }
 

@@ -30,6 +30,7 @@ struct FakeCluster {
     watcher: Mutex<Option<mpsc::Sender<Vec<Record>>>>,
     epoch: Mutex<u64>,
     facts: Mutex<Option<v1::ClusterFacts>>,
+    api_server_unreachable: watch::Sender<bool>,
     carried_out: Mutex<Vec<String>>,
     /// Instructions wait for this before they complete.
     may_finish: Notify,
@@ -56,6 +57,10 @@ impl Cluster for FakeCluster {
 
     async fn facts(&self) -> Option<v1::ClusterFacts> {
         self.facts.lock().unwrap().clone()
+    }
+
+    fn api_server_unreachable(&self) -> Option<watch::Receiver<bool>> {
+        Some(self.api_server_unreachable.subscribe())
     }
 
     async fn list_and_watch(&self) -> Result<ListWatch, ClusterError> {
@@ -249,6 +254,28 @@ async fn facts_that_change_are_reported_with_the_next_connection() {
     world.proxy.connected.send_replace(true);
     let refused = "the URL of the API server \\\"a\\\" is no https:// URL of at most 512 bytes";
     world.expect(&["greeted 3", &format!("facts  [\"{refused}\"]"), "connected", "snapshot of first"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_that_does_not_answer_is_known_when_its_agent_has_gone() {
+    let mut world = TestBed::new().await;
+    world.expect(&["greeted 0", "connected", "snapshot of first"]).await;
+    let blue = ClusterName::from("blue");
+    assert!(!world.sessions.is_api_server_unreachable(&blue));
+    world.toy.api_server_unreachable.send_replace(true);
+    let known = async {
+        while !world.sessions.is_api_server_unreachable(&blue) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, known).await.expect("the agent does not say so");
+    world.proxy.connected.send_replace(false);
+    world.expect(&["disconnected"]).await;
+    assert!(world.sessions.is_api_server_unreachable(&blue));
+    world.toy.api_server_unreachable.send_replace(false);
+    world.proxy.connected.send_replace(true);
+    world.expect(&["greeted 3", "connected", "snapshot of first"]).await;
+    assert!(!world.sessions.is_api_server_unreachable(&blue));
 }
 
 /// Final status of the stream of another agent.

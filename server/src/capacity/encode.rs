@@ -8,7 +8,7 @@ use prost_types::Duration as ProtoDuration;
 use quote::{Answer, Blocker, ClusterQuote, ExistingNodePods, Fit, NewNodes, PodCount};
 
 use crate::fleet::encode::{number, reason, timestamp};
-use crate::fleet::resource_names as names;
+use crate::fleet::{enum_values, resource_names as names};
 
 /// A quote as message. The state of the cluster is of `observed`; nothing is known of the cluster without it.
 pub(super) fn quote(quote: &ClusterQuote, observed: Option<Timestamp>) -> v1::ClusterQuote {
@@ -50,7 +50,7 @@ fn new_nodes(nodes: &NewNodes) -> v1::NewNodes {
     v1::NewNodes {
         count: count(nodes.count),
         pool: nodes.pool.to_string(),
-        capacity_type: nodes.capacity_type.as_str().to_owned(),
+        capacity_type: enum_values::capacity_type(nodes.capacity_type.as_str()).into(),
         instance_types: nodes.instance_types.iter().map(ToString::to_string).collect(),
         zones: nodes.zones.iter().map(ToString::to_string).collect(),
         price_micro_usd_per_hour: nodes.price.0,
@@ -108,7 +108,7 @@ fn without_place(quote: &v1::ClusterQuote) -> u64 {
 
 /// Number of clusters, for a message.
 pub(super) fn cluster_count(clusters: usize) -> i32 {
-    i32::try_from(number(clusters)).unwrap_or(i32::MAX)
+    number(clusters)
 }
 
 #[cfg(test)]

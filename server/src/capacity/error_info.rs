@@ -9,7 +9,7 @@ use http::{Request, Response};
 use tonic::Status;
 use tower::{Layer, Service};
 
-use super::errors::with_info;
+use super::errors::{lacks_info, with_info};
 
 /// Tower layer of [`ErrorInfoService`].
 #[derive(Debug, Clone, Copy)]
@@ -48,10 +48,9 @@ where
     }
 }
 
-/// The response with ErrorInfo, if its headers are those of an error without details.
+/// The response with ErrorInfo, if its headers are those of an error without it.
 fn detailed<B>(mut response: Response<B>) -> Response<B> {
-    let lacks = |status: &Status| status.code() != tonic::Code::Ok && status.details().is_empty();
-    if let Some(status) = Status::from_header_map(response.headers()).filter(lacks) {
+    if let Some(status) = Status::from_header_map(response.headers()).filter(lacks_info) {
         // A message that was a header is a valid one again; if not, the error stays without details.
         let _added = with_info(status).add_header(response.headers_mut());
     }

@@ -169,6 +169,13 @@ pub(crate) fn invalid_field(field: impl Into<String>, problem: impl Into<String>
     invalid(&[FieldViolation::new(field, problem)])
 }
 
+/// `INVALID_ARGUMENT` about one field, with a sentence that names it.
+pub(crate) fn invalid_argument(field: &str, sentence: impl Into<String>) -> Status {
+    let (mut details, sentence) = (info(Reason::InvalidField), sentence.into());
+    details.add_bad_request_violation(field, &sentence);
+    Status::with_error_details(Code::InvalidArgument, sentence, details)
+}
+
 /// A status that says when to try again.
 pub(crate) fn retry_after(reason: Reason, message: impl Into<String>, delay: Duration) -> Status {
     let mut details = info(reason);
@@ -190,13 +197,19 @@ pub(crate) fn store_failed(error: StoreError) -> Status {
     Status::unavailable(error.to_string())
 }
 
-/// The same status with the ErrorInfo of its code, unless it has details.
+/// Whether a status is an error without ErrorInfo.
+pub(crate) fn lacks_info(status: &Status) -> bool {
+    status.code() != Code::Ok && status.get_error_details().error_info().is_none()
+}
+
+/// The same status with the ErrorInfo of its code, if it lacks one.
 pub(crate) fn with_info(status: Status) -> Status {
-    if status.code() == Code::Ok || !status.details().is_empty() {
+    if !lacks_info(&status) {
         return status;
     }
-    let mut detailed =
-        Status::with_error_details(status.code(), status.message(), info(Reason::of_code(status.code())));
+    let mut details = status.get_error_details();
+    details.set_error_info(Reason::of_code(status.code()).parts().0, DOMAIN, HashMap::<String, String>::new());
+    let mut detailed = Status::with_error_details(status.code(), status.message(), details);
     *detailed.metadata_mut() = status.metadata().clone();
     detailed
 }
@@ -267,6 +280,12 @@ mod tests {
         let made = with_info(plain);
         assert_eq!(reason_of(&made).map(|(reason, _)| reason), Some("NOT_FOUND".to_owned()));
         assert_eq!((made.message(), made.metadata().len()), ("no", 1));
+        // A layer below that names the wrong field knows no reasons of ours.
+        let below = ErrorDetails::with_bad_request_violation("x-goog-fieldmask", "unknown");
+        let made = with_info(Status::with_error_details(Code::InvalidArgument, "no", below));
+        assert_eq!(reason_of(&made).map(|(reason, _)| reason), Some("INVALID_FIELD".to_owned()));
+        let fields = made.get_error_details().bad_request().map(|request| request.field_violations.len());
+        assert_eq!(fields, Some(1));
         let own = status(Reason::ClusterNotFound, "no");
         assert_eq!(reason_of(&with_info(own)).map(|(reason, _)| reason), Some("CLUSTER_NOT_FOUND".to_owned()));
     }

@@ -5,16 +5,16 @@ mod request;
 mod watch;
 
 pub(crate) use encode::hold;
-pub(crate) use request::Caller;
+pub(crate) use request::{Caller, asked};
 pub(crate) use watch::watch;
 
 use fleetwright_proto::v1;
 use store::Store;
-use store::holds::{HoldCommand, HoldCreation, HoldRow, HoldState, NewHold};
+use store::holds::{HoldCaller, HoldCommand, HoldCreation, HoldRow, HoldState, NewHold};
 use tonic::Status;
 
 use super::errors::{Reason, about, quota_exceeded, status, store_failed};
-use crate::fleet::resource_names as names;
+use crate::fleet::{Access, resource_names as names};
 
 /// Creates a hold in `cluster`, which was chosen for the request.
 ///
@@ -22,7 +22,7 @@ use crate::fleet::resource_names as names;
 /// What is wrong with the request, or exceeds the quota of the client.
 pub(crate) async fn create(
     store: &dyn Store,
-    request: &v1::HoldRequest,
+    request: &v1::CreateHoldRequest,
     cluster: &str,
     caller: &Caller,
 ) -> Result<v1::Hold, Status> {
@@ -81,49 +81,82 @@ async fn validate(store: &dyn Store, new: &NewHold) -> Result<v1::Hold, Status> 
 /// Commits a hold.
 ///
 /// # Errors
-/// `NOT_FOUND`, `FAILED_PRECONDITION` when it is not active, `ABORTED` when it has another etag.
-pub(crate) async fn commit(store: &dyn Store, request: &v1::CommitRequest) -> Result<v1::Hold, Status> {
+/// `NOT_FOUND`, `PERMISSION_DENIED` for a hold of another client, `FAILED_PRECONDITION` when it is not active, `ABORTED` when it
+/// has another etag, `RESOURCE_EXHAUSTED` when an admin cannot pay for it.
+pub(crate) async fn commit(
+    store: &dyn Store,
+    request: &v1::CommitHoldRequest,
+    (caller, access): (&Caller, &Access),
+) -> Result<v1::Hold, Status> {
     let (cluster, id) = names::parse_child(&request.name, "holds")?;
+    access.check(&cluster)?;
     let version = request::version(&request.etag)?;
+    let by = caller.of_holds();
     if request.validate_only {
-        let row = get(store, &request.name).await?;
+        let row = changeable(get(store, &request.name, access).await?, &by)?;
         return match row.state {
             HoldState::Active | HoldState::Committed => checked(row, version).map(|row| hold(&row)),
             _ => Err(not_active(&row)),
         };
     }
-    match store.commit_hold(&cluster, &id, version).await.map_err(store_failed)? {
-        HoldCommand::Done(row) => Ok(hold(&row)),
-        HoldCommand::Refused(row) => Err(not_active(&row)),
-        HoldCommand::OtherVersion(row) => Err(changed(&row)),
-        HoldCommand::Unknown => Err(unknown(&request.name)),
-    }
+    answer(store.commit_hold((&cluster, &id), version, &by).await.map_err(store_failed)?, &request.name, &by)
 }
 
 /// Releases a hold.
 ///
 /// # Errors
-/// `NOT_FOUND`, and `ABORTED` when it has another etag.
-pub(crate) async fn release(store: &dyn Store, request: &v1::ReleaseRequest) -> Result<v1::Hold, Status> {
+/// `NOT_FOUND`, `PERMISSION_DENIED` for a hold of another client, and `ABORTED` when it has another etag.
+pub(crate) async fn release(
+    store: &dyn Store,
+    request: &v1::ReleaseHoldRequest,
+    (caller, access): (&Caller, &Access),
+) -> Result<v1::Hold, Status> {
     let (cluster, id) = names::parse_child(&request.name, "holds")?;
+    access.check(&cluster)?;
     let version = request::version(&request.etag)?;
+    let by = caller.of_holds();
     if request.validate_only {
-        let row = get(store, &request.name).await?;
+        let row = changeable(get(store, &request.name, access).await?, &by)?;
         return checked(row, version).map(|row| hold(&row));
     }
-    match store.release_hold(&cluster, &id, version).await.map_err(store_failed)? {
-        HoldCommand::Done(row) => Ok(hold(&row)),
-        HoldCommand::Refused(row) | HoldCommand::OtherVersion(row) => Err(changed(&row)),
-        HoldCommand::Unknown => Err(unknown(&request.name)),
+    match store.release_hold((&cluster, &id), version, &by).await.map_err(store_failed)? {
+        HoldCommand::Refused(row) => Err(changed(&row)),
+        other => answer(other, &request.name, &by),
     }
+}
+
+fn answer(command: HoldCommand, name: &str, by: &HoldCaller) -> Result<v1::Hold, Status> {
+    match command {
+        HoldCommand::Done(row) => Ok(hold(&row)),
+        HoldCommand::Refused(row) => Err(not_active(&row)),
+        HoldCommand::OtherVersion(row) => Err(changed(&row)),
+        HoldCommand::OtherClient(row) => Err(of_another(&row, by)),
+        HoldCommand::TooManyHolds(count) => Err(too_many(&by.name, count)),
+        HoldCommand::TooExpensive(price) => Err(too_expensive(&by.name, price)),
+        HoldCommand::Unknown => Err(unknown(name)),
+    }
+}
+
+fn changeable(row: HoldRow, by: &HoldCaller) -> Result<HoldRow, Status> {
+    if by.may_change_hold_of(&row.client) { Ok(row) } else { Err(of_another(&row, by)) }
+}
+
+fn of_another(row: &HoldRow, by: &HoldCaller) -> Status {
+    let name = names::child(&row.cluster, "holds", &row.id);
+    let message = format!(
+        "{name} was created by {}; only its creator and clients of scope admin commit or release it, and {} is neither",
+        row.client, by.name
+    );
+    about(Reason::PermissionDenied, &name, message)
 }
 
 /// A hold by its name.
 ///
 /// # Errors
-/// `NOT_FOUND`, or the store does not answer.
-pub(crate) async fn get(store: &dyn Store, name: &str) -> Result<HoldRow, Status> {
+/// `NOT_FOUND`, `PERMISSION_DENIED` if the client is confined to other clusters, or the store does not answer.
+pub(crate) async fn get(store: &dyn Store, name: &str, access: &Access) -> Result<HoldRow, Status> {
     let (cluster, id) = names::parse_child(name, "holds")?;
+    access.check(&cluster)?;
     store.hold(&cluster, &id).await.map_err(store_failed)?.ok_or_else(|| unknown(name))
 }
 

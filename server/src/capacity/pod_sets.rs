@@ -5,7 +5,7 @@ use manifests::cluster::workload::Template;
 use manifests::pod::DEFAULT_SCHEDULER;
 use manifests::pod::volumes::PodVolume;
 use manifests::{Cursor, ObjectLocation, Problems, syntax};
-use model::Text;
+use model::{Resources, Text};
 use quote::{MAX_PODS, PodSet, validate};
 use serde_json::{Value, json};
 use tonic::Status;
@@ -25,6 +25,15 @@ pub(crate) const MAX_SETS: usize = 32;
 /// `INVALID_ARGUMENT` with the path of every wrong field, such as `pod_sets[0].template.spec.containers[0].name`.
 pub(crate) fn read(sets: &[v1::PodSet]) -> Result<Vec<PodSet>, Status> {
     read_fields(sets).map_err(|violations| invalid(&violations))
+}
+
+/// The pod sets of a message in the field `of` of a request.
+///
+/// # Errors
+/// As for [`read`], with paths that begin with the field.
+pub(crate) fn read_below(of: &str, sets: &[v1::PodSet]) -> Result<Vec<PodSet>, Status> {
+    let below = |wrong: FieldViolation| FieldViolation { field: format!("{of}.{}", wrong.field), ..wrong };
+    read_fields(sets).map_err(|violations| invalid(&violations.into_iter().map(below).collect::<Vec<_>>()))
 }
 
 fn read_fields(sets: &[v1::PodSet]) -> Result<Vec<PodSet>, Vec<FieldViolation>> {
@@ -66,7 +75,7 @@ fn read_one(at: &Cursor<'_>) -> Option<PodSet> {
         Some(_) => syntax::dns_label(&at.at("namespace")),
     };
     let count = at.at("count").int_within(1, i64::from(MAX_PODS)).and_then(|count| u32::try_from(count).ok());
-    let template = Template::read(&at.at("template"));
+    let template = Template::read(&at.at("template"), &Resources::new());
     let spec = at.at("template").at("spec");
     report_unsupported(&template, &spec);
     Some(PodSet {
@@ -91,7 +100,8 @@ fn report_unsupported(template: &Template, spec: &Cursor<'_>) {
         spec.at("nodeName").error(format!("found {node:?}, allowed: nothing; such pods need no place"));
     }
     if let Some(why) = &template.spec.invalid {
-        spec.at("resourceClaims").error(why.to_string());
+        let claims = spec.at("resourceClaims");
+        if claims.exists() { claims.error(why.to_string()) } else { spec.error(why.to_string()) }
     }
     for volume in &template.spec.volumes {
         spec.at("volumes").error(match volume {

@@ -25,7 +25,7 @@ use super::worker::{AskedCluster, AskedFacts, Job, QuoteJob};
 use super::{encode, pod_sets};
 use crate::fleet::encode::timestamp;
 use crate::fleet::replica_clients::CapacityClient;
-use crate::fleet::resource_names as names;
+use crate::fleet::{Access, resource_names as names};
 
 /// Answers of a request that states no number.
 const DEFAULT_ANSWERS: usize = 10;
@@ -45,33 +45,41 @@ struct Part {
 }
 
 impl CapacityApi {
-    /// Quotes of all replicas; of this one alone if `part` is set.
+    /// Quotes of all replicas, or of this one alone, in the clusters that the client may see.
     pub(super) async fn quote_now(
         &self,
-        request: v1::QuoteRequest,
-        part: bool,
+        request: v1::QuoteClustersRequest,
+        access: &Access,
         deadline: Instant,
-    ) -> Result<v1::QuoteResponse, Status> {
+    ) -> Result<v1::QuoteClustersResponse, Status> {
         let sets: Arc<[PodSet]> = pod_sets::read(&request.pod_sets)?.into();
-        let (only, most) = (self.named_clusters(&request.clusters, part).await?, answers(request.max_clusters)?);
+        let (only, most) = (self.named_clusters(&request.clusters, access).await?, answers(request.max_clusters)?);
         let _place = self.threads.admit()?;
-        let own = self.quote_own(only.as_ref(), &sets, deadline);
-        let others =
-            async { if part { Ok(Vec::new()) } else { self.parts_of_others(&request, only.as_ref(), deadline).await } };
+        let part = access.part;
+        let own = self.quote_own(only.as_ref(), &sets, (access, deadline));
+        let others = async {
+            if part { Ok(Vec::new()) } else { self.parts_of_others(&request, only.as_ref(), (access, deadline)).await }
+        };
         let (own, others) = futures::try_join!(own, others)?;
-        let nobody = if part { Vec::new() } else { self.without_replica(only.as_ref()) };
+        let nobody = if part { Vec::new() } else { self.without_replica(only.as_ref(), access) };
         Ok(merged([own].into_iter().chain(others), nobody, most))
     }
 
     /// The clusters that a request names; `None` for all. Those of a part exist at the replica that asks.
-    async fn named_clusters(&self, clusters: &[String], part: bool) -> Result<Option<BTreeSet<ClusterName>>, Status> {
+    async fn named_clusters(
+        &self,
+        clusters: &[String],
+        access: &Access,
+    ) -> Result<Option<BTreeSet<ClusterName>>, Status> {
         let mut named = BTreeSet::new();
         for (at, name) in clusters.iter().enumerate() {
             let field = || format!("clusters[{at}]");
             let cluster = names::parse_cluster(name)
                 .map_err(|error| errors::invalid_field(field(), error.message().to_owned()))?;
-            if !part {
-                self.fleet.source(&cluster).await?;
+            if access.part {
+                access.check(&cluster)?;
+            } else {
+                self.fleet.source(&cluster, access).await?;
             }
             named.insert(cluster);
         }
@@ -79,8 +87,8 @@ impl CapacityApi {
     }
 
     /// Names of the clusters for which no replica that answers decides.
-    fn without_replica(&self, only: Option<&BTreeSet<ClusterName>>) -> Vec<String> {
-        let all = self.fleet.directory.unreachable().into_iter();
+    fn without_replica(&self, only: Option<&BTreeSet<ClusterName>>, access: &Access) -> Vec<String> {
+        let all = self.fleet.directory.unreachable().into_iter().filter(|name| access.shows(name));
         let is_asked = |name: &String| {
             only.is_none_or(|only| names::parse_cluster(name).is_ok_and(|cluster| only.contains(&cluster)))
         };
@@ -92,12 +100,13 @@ impl CapacityApi {
         &self,
         only: Option<&BTreeSet<ClusterName>>,
         sets: &Arc<[PodSet]>,
-        deadline: Instant,
+        (access, deadline): (&Access, Instant),
     ) -> Result<Part, Status> {
         let own = self.fleet.directory.own();
         self.threads.retain(|cluster| own.contains(cluster));
-        let asked: Vec<ClusterName> =
-            own.into_iter().filter(|cluster| only.is_none_or(|only| only.contains(cluster))).collect();
+        let is_asked =
+            |cluster: &ClusterName| access.clusters.allows(cluster) && only.is_none_or(|only| only.contains(cluster));
+        let asked: Vec<ClusterName> = own.into_iter().filter(is_asked).collect();
         let (clusters, now) = (asked.len(), Instant::now());
         let patience = deadline.saturating_duration_since(Instant::now()) / FACTS_PART;
         let facts = join_all(asked.into_iter().map(|cluster| self.facts_of(cluster, now, patience))).await;
@@ -202,17 +211,20 @@ impl CapacityApi {
     /// What the other replicas answer; those that do not are in `unreachable` with their clusters.
     async fn parts_of_others(
         &self,
-        request: &v1::QuoteRequest,
+        request: &v1::QuoteClustersRequest,
         only: Option<&BTreeSet<ClusterName>>,
-        deadline: Instant,
+        (access, deadline): (&Access, Instant),
     ) -> Result<Vec<Part>, Status> {
-        let asked = self.fleet.replicas.reachable_capacity().into_iter().filter_map(|(instance, client)| {
-            let clusters = self.fleet.directory.clusters_of(&instance);
-            let is_asked = |cluster: &&ClusterName| only.is_none_or(|only| only.contains(*cluster));
-            let clusters: BTreeSet<String> =
-                clusters.iter().filter(is_asked).map(|cluster| names::cluster(cluster)).collect();
-            (!clusters.is_empty()).then(|| part_of(instance, client, clusters, request.clone(), deadline))
-        });
+        let asked =
+            self.fleet.replicas.reachable_capacity(&access.clusters).into_iter().filter_map(|(instance, client)| {
+                let clusters = self.fleet.directory.clusters_of(&instance);
+                let is_asked = |cluster: &&ClusterName| {
+                    access.clusters.allows(cluster) && only.is_none_or(|only| only.contains(*cluster))
+                };
+                let clusters: BTreeSet<String> =
+                    clusters.iter().filter(is_asked).map(|cluster| names::cluster(cluster)).collect();
+                (!clusters.is_empty()).then(|| part_of(instance, client, clusters, request.clone(), deadline))
+            });
         join_all(asked).await.into_iter().collect()
     }
 }
@@ -227,13 +239,14 @@ async fn part_of(
     instance: Arc<str>,
     mut client: CapacityClient,
     clusters: BTreeSet<String>,
-    request: v1::QuoteRequest,
+    request: v1::QuoteClustersRequest,
     deadline: Instant,
 ) -> Result<Part, Status> {
-    let mut request = Request::new(v1::QuoteRequest { clusters: clusters.iter().cloned().collect(), ..request });
+    let mut request =
+        Request::new(v1::QuoteClustersRequest { clusters: clusters.iter().cloned().collect(), ..request });
     request.set_timeout(deadline.saturating_duration_since(Instant::now()));
-    match client.quote(request).await.map(tonic::Response::into_inner) {
-        Ok(v1::QuoteResponse { quotes, unreachable, cluster_count, .. }) => {
+    match client.quote_clusters(request).await.map(tonic::Response::into_inner) {
+        Ok(v1::QuoteClustersResponse { quotes, unreachable, cluster_count, .. }) => {
             Ok(Part { quotes, unreachable, clusters: usize::try_from(cluster_count).unwrap_or_default() })
         }
         Err(status) if matches!(status.code(), Code::ResourceExhausted | Code::DeadlineExceeded) => Err(status),
@@ -245,7 +258,7 @@ async fn part_of(
 }
 
 /// The best answers of all parts. A cluster that moves from one replica to another is quoted once.
-fn merged(parts: impl Iterator<Item = Part>, mut unreachable: Vec<String>, most: usize) -> v1::QuoteResponse {
+fn merged(parts: impl Iterator<Item = Part>, mut unreachable: Vec<String>, most: usize) -> v1::QuoteClustersResponse {
     let (mut quotes, mut clusters) = (BTreeMap::new(), 0);
     for part in parts {
         clusters += part.clusters;
@@ -258,7 +271,7 @@ fn merged(parts: impl Iterator<Item = Part>, mut unreachable: Vec<String>, most:
     unreachable.dedup();
     ranked.sort_by(encode::compare);
     ranked.truncate(most);
-    v1::QuoteResponse {
+    v1::QuoteClustersResponse {
         quotes: ranked,
         expire_time: Some(timestamp(clock::now() + VALIDITY)),
         unreachable,

@@ -6,14 +6,15 @@ use model::ClusterName;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
+use super::client_shares::{ClientShares, ShareOf};
 use super::deadline;
 use super::errors::{Reason, status};
 use super::holds::{self, Caller};
+use super::pod_sets;
 use super::quote_metrics::QUOTES;
 use super::request_limits::RequestLimits;
 use super::threads::CapacityThreads;
-use crate::fleet::replica_clients::is_part;
-use crate::fleet::{FleetApi, resource_names as names};
+use crate::fleet::{Access, FleetApi, resource_names as names};
 use auth::Client;
 use store::clock;
 
@@ -23,49 +24,61 @@ pub(crate) struct CapacityApi {
     pub(crate) fleet: FleetApi,
     pub(super) threads: CapacityThreads,
     limits: RequestLimits,
+    shares: ClientShares,
 }
 
 impl CapacityApi {
     /// The API beside that of the fleet. Its quotes and plans are made on `threads`.
     pub(crate) fn new(fleet: FleetApi, threads: CapacityThreads) -> Self {
-        Self { fleet, threads, limits: RequestLimits::default() }
+        Self { fleet, threads, limits: RequestLimits::default(), shares: ClientShares::default() }
     }
 }
 
 #[tonic::async_trait]
 impl CapacityService for CapacityApi {
-    async fn plan(&self, request: Request<v1::PlanRequest>) -> Result<Response<v1::PlanResponse>, Status> {
-        let (part, deadline) = (is_part(&request), deadline::of(&request));
+    async fn plan_cluster(
+        &self,
+        request: Request<v1::PlanClusterRequest>,
+    ) -> Result<Response<v1::PlanClusterResponse>, Status> {
+        let (access, deadline) = (Access::of(&request)?, deadline::of(&request));
         self.limits.take(client(&request), clock::now())?;
-        self.plan_now(request.into_inner(), part, deadline).await.map(Response::new)
+        let _share = self.shares.enter(ShareOf::Plans, client(&request))?;
+        self.plan_now(request.into_inner(), &access, deadline).await.map(Response::new)
     }
 
-    async fn quote(&self, request: Request<v1::QuoteRequest>) -> Result<Response<v1::QuoteResponse>, Status> {
-        let (part, deadline, begun) = (is_part(&request), deadline::of(&request), Instant::now());
-        let answer = match self.limits.take(client(&request), clock::now()) {
-            Ok(()) => self.quote_now(request.into_inner(), part, deadline).await,
+    async fn quote_clusters(
+        &self,
+        request: Request<v1::QuoteClustersRequest>,
+    ) -> Result<Response<v1::QuoteClustersResponse>, Status> {
+        let (access, deadline, begun) = (Access::of(&request)?, deadline::of(&request), Instant::now());
+        let admitted = self.limits.take(client(&request), clock::now());
+        let answer = match admitted.and_then(|()| self.shares.enter(ShareOf::Quotes, client(&request))) {
+            Ok(_share) => self.quote_now(request.into_inner(), &access, deadline).await,
             Err(refused) => Err(refused),
         };
-        if !part {
+        if !access.part {
             QUOTES.observe(begun.elapsed(), answer.is_ok());
         }
         answer.map(Response::new)
     }
 
-    async fn hold(&self, request: Request<v1::HoldRequest>) -> Result<Response<v1::Hold>, Status> {
+    async fn create_hold(&self, request: Request<v1::CreateHoldRequest>) -> Result<Response<v1::Hold>, Status> {
         self.limits.take(client(&request), clock::now())?;
-        let (caller, deadline) = (caller(&request), deadline::of(&request));
+        let (caller, access, deadline) = (caller(&request), Access::of(&request)?, deadline::of(&request));
         let request = request.into_inner();
-        let cluster = self.cluster_of_hold(&request, deadline).await?;
+        let asked = holds::asked(&request)?;
+        let cluster = self.cluster_of_hold(&request, asked, &caller, (&access, deadline)).await?;
         holds::create(&*self.fleet.store, &request, &cluster, &caller).await.map(Response::new)
     }
 
-    async fn commit(&self, request: Request<v1::CommitRequest>) -> Result<Response<v1::Hold>, Status> {
-        holds::commit(&*self.fleet.store, request.get_ref()).await.map(Response::new)
+    async fn commit_hold(&self, request: Request<v1::CommitHoldRequest>) -> Result<Response<v1::Hold>, Status> {
+        let (caller, access) = (caller(&request), Access::of(&request)?);
+        holds::commit(&*self.fleet.store, request.get_ref(), (&caller, &access)).await.map(Response::new)
     }
 
-    async fn release(&self, request: Request<v1::ReleaseRequest>) -> Result<Response<v1::Hold>, Status> {
-        holds::release(&*self.fleet.store, request.get_ref()).await.map(Response::new)
+    async fn release_hold(&self, request: Request<v1::ReleaseHoldRequest>) -> Result<Response<v1::Hold>, Status> {
+        let (caller, access) = (caller(&request), Access::of(&request)?);
+        holds::release(&*self.fleet.store, request.get_ref(), (&caller, &access)).await.map(Response::new)
     }
 }
 
@@ -78,17 +91,28 @@ fn caller<T>(request: &Request<T>) -> Caller {
 }
 
 impl CapacityApi {
-    /// The cluster of a hold: the one that the request names, or the one with the best quote.
-    async fn cluster_of_hold(&self, request: &v1::HoldRequest, deadline: Instant) -> Result<ClusterName, Status> {
+    /// The cluster of a hold: the one that the request names, or the one with the best quote. Only the latter takes a share of
+    /// the quotes.
+    async fn cluster_of_hold(
+        &self,
+        request: &v1::CreateHoldRequest,
+        hold: &v1::Hold,
+        caller: &Caller,
+        (access, deadline): (&Access, Instant),
+    ) -> Result<ClusterName, Status> {
         if let Some(cluster) = names::parse_parent(&request.parent)? {
+            access.check(&cluster)?;
             return Ok(cluster);
         }
-        let asked = v1::QuoteRequest {
-            pod_sets: request.pod_sets.clone(),
+        let _share = self.shares.enter(ShareOf::Quotes, caller.client.as_ref())?;
+        // Named by their path in this request, and not by that in the quote.
+        pod_sets::read_below("hold", &hold.pod_sets)?;
+        let asked = v1::QuoteClustersRequest {
+            pod_sets: hold.pod_sets.clone(),
             clusters: request.clusters.clone(),
             max_clusters: 1,
         };
-        let quoted = self.quote_now(asked, false, deadline).await?;
+        let quoted = self.quote_now(asked, access, deadline).await?;
         let Some(best) = quoted.quotes.first() else {
             return Err(status(Reason::NoCapacity, "there is no cluster to hold capacity in"));
         };

@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use model::ClusterName;
+use model::{ClusterName, Stop};
 use planner::CompileCache;
 use quote::LaunchSettings;
 use rustc_hash::FxBuildHasher;
@@ -39,7 +39,7 @@ const PREPARATION_NICENESS: i32 = 15;
 const CONCURRENT: usize = 16;
 
 /// When a refused request may be tried again.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
+pub(super) const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// A thread without a job for this long drops what it has prepared.
 const IDLE: Duration = Duration::from_mins(10);
@@ -49,7 +49,7 @@ enum LongJob {
     /// Prepares a cluster. The caller is told when the thread of its quotes has taken it.
     Prepare { cluster: Box<AskedCluster>, taken: oneshot::Sender<()> },
     /// Plans a cluster, which changes nothing.
-    Plan { plan: Box<WhatIfPlan>, answer: oneshot::Sender<WhatIfResult> },
+    Plan { plan: Box<WhatIfPlan>, stop: Stop, answer: oneshot::Sender<WhatIfResult> },
 }
 
 /// The threads. They end when the last clone is dropped.
@@ -126,10 +126,10 @@ impl CapacityThreads {
         is_taken
     }
 
-    /// Queues a plan of a cluster. Its answer is dropped if it panics.
-    pub(crate) fn plan(&self, cluster: &ClusterName, plan: WhatIfPlan) -> oneshot::Receiver<WhatIfResult> {
+    /// Queues a plan of a cluster, which ends early once `stop` is due. Its answer is dropped if it panics.
+    pub(crate) fn plan(&self, cluster: &ClusterName, plan: WhatIfPlan, stop: Stop) -> oneshot::Receiver<WhatIfResult> {
         let (answer, planned) = oneshot::channel();
-        let _sent = self.long_queues[self.of(cluster)].send(LongJob::Plan { plan: Box::new(plan), answer });
+        let _sent = self.long_queues[self.of(cluster)].send(LongJob::Plan { plan: Box::new(plan), stop, answer });
         planned
     }
 
@@ -157,8 +157,8 @@ fn work_long(jobs: &mpsc::Receiver<LongJob>, quotes: &mpsc::Sender<Job>, setting
                 let _sent = prepared.map(|cluster| quotes.send(Job::Take { cluster, taken }));
             }
             // The caller may have gone. Such plans are rare: what they share is not kept.
-            LongJob::Plan { plan, answer } if !answer.is_closed() => {
-                drop(answer.send(plan.run(&mut CompileCache::default())));
+            LongJob::Plan { plan, stop, answer } if !answer.is_closed() => {
+                drop(answer.send(plan.run(&mut CompileCache::default(), &stop)));
             }
             LongJob::Plan { .. } => {}
         }));

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use controller::planning_facts::PlanningFacts;
 use decision_log::what_if::WhatIf;
-use fleetwright_rpc::MAX_MESSAGE_BYTES;
+use fleetwright_proto::v1;
 use manifests::{InputError, Source};
 use model::input::PlanningInput;
-use model::{NotReady, Timestamp};
-use planner::CompileCache;
-use prost_types::Struct;
+use model::plan::{PlanReport, Reason};
+use model::{NotReady, Stop, Timestamp};
+use planner::{CompileCache, NoPlan};
+use prost_types::value::Kind;
+use prost_types::{Struct, Value as ProtoValue};
 use quote::PodSet;
-use serde_json::Value;
 
 use super::errors::FieldViolation;
-use super::json_struct::{from_json, to_json};
-use crate::render::{self, Rendering};
+use super::json_struct::to_json;
+use super::plan_message::{self, NoMessage};
+use crate::render::Rendering;
 
 /// What to plan.
 pub(crate) struct WhatIfPlan {
@@ -29,8 +31,7 @@ pub(crate) struct WhatIfPlan {
 /// A plan.
 #[derive(Debug)]
 pub(crate) struct ShownPlan {
-    /// What `fleetwright plan -o json` prints.
-    pub(crate) document: Struct,
+    pub(crate) plan: v1::Plan,
     /// When the state that it was made from was taken.
     pub(crate) at: Timestamp,
 }
@@ -41,12 +42,42 @@ pub(crate) enum WhatIfError {
     /// Fields of the request are wrong.
     Invalid(Vec<FieldViolation>),
     /// The plan is longer than a message may be.
-    TooLong(usize),
+    TooLong,
+    /// The client does not wait any more.
+    Stopped,
     /// The verifier refuses every plan.
     Refused(String),
 }
 
 pub(crate) type WhatIfResult = Result<ShownPlan, WhatIfError>;
+
+/// Objects of a policy at most: each NodePool is tried for each kind of pod, and each EC2NodeClass has a catalogue.
+const MAX_POLICY_OBJECTS: usize = 100;
+
+/// Steps of scheduling at most: twice what the largest inputs of the benchmark need, two seconds.
+const MAX_STEPS: u64 = 40_000_000;
+
+/// Checks the number of objects of a policy, before any is read.
+///
+/// # Errors
+/// What is wrong with the field `policy`.
+pub(crate) fn check_policy(policy: Option<&Struct>) -> Result<(), FieldViolation> {
+    let count = policy.map_or(0, objects);
+    if count <= MAX_POLICY_OBJECTS {
+        return Ok(());
+    }
+    Err(FieldViolation::new("policy", format!("{count} objects, allowed: at most {MAX_POLICY_OBJECTS}")))
+}
+
+/// The number of objects, those of lists within lists included.
+fn objects(of: &Struct) -> usize {
+    let Some(Kind::ListValue(items)) = of.fields.get("items").and_then(|items| items.kind.as_ref()) else { return 1 };
+    let count = |item: &ProtoValue| match &item.kind {
+        Some(Kind::StructValue(item)) => objects(item),
+        _ => 1,
+    };
+    items.values.iter().map(count).sum::<usize>().max(1)
+}
 
 /// The changes that a request states.
 pub(crate) fn changes(policy: Option<&Struct>, catalogue: Option<&Struct>) -> WhatIf {
@@ -62,14 +93,22 @@ pub(crate) fn changes(policy: Option<&Struct>, catalogue: Option<&Struct>) -> Wh
 }
 
 impl WhatIfPlan {
-    /// The plan. `cache` has what was compiled for earlier ones.
-    pub(crate) fn run(self, cache: &mut CompileCache) -> WhatIfResult {
+    /// The plan, unless `stop` is due before it is there. `cache` has what was compiled for earlier ones.
+    pub(crate) fn run(self, cache: &mut CompileCache, stop: &Stop) -> WhatIfResult {
         let (at, price_date) = (self.facts.at(), self.facts.price_date().cloned());
         let input = self.input()?;
-        let decision = planner::plan_with(&input, cache).map_err(|found| {
-            let first = found.first().map(ToString::to_string).unwrap_or_default();
-            WhatIfError::Refused(format!("every plan fails the plan verifier ({first}); please report it"))
+        // Reading the policy takes a while too, and the scheduler compiles before it asks.
+        if stop.is_due() {
+            return Err(WhatIfError::Stopped);
+        }
+        let mut decision = planner::plan_until(&input, cache, stop).map_err(|why| match why {
+            NoPlan::Stopped => WhatIfError::Stopped,
+            NoPlan::Invalid(found) => {
+                let first = found.first().map(ToString::to_string).unwrap_or_default();
+                WhatIfError::Refused(format!("every plan fails the plan verifier ({first}); please report it"))
+            }
         })?;
+        shorten(&input, &mut decision.report);
         let mut notes = decision.report.notes.clone();
         notes.sort();
         notes.dedup();
@@ -82,9 +121,11 @@ impl WhatIfPlan {
             comparison: None,
             repacking: None,
         };
-        let mut text = Vec::new();
-        render::document::write_json(&rendering, &mut text).map_err(|error| WhatIfError::Refused(error.to_string()))?;
-        document(&text).map(|document| ShownPlan { document, at })
+        let plan = plan_message::plan(&rendering, stop).map_err(|why| match why {
+            NoMessage::TooLong => WhatIfError::TooLong,
+            NoMessage::Stopped => WhatIfError::Stopped,
+        })?;
+        Ok(ShownPlan { plan, at })
     }
 
     fn input(self) -> Result<PlanningInput, WhatIfError> {
@@ -103,6 +144,10 @@ impl WhatIfPlan {
         self.changes
             .apply(&mut input)
             .map_err(|errors| WhatIfError::Invalid(errors.iter().map(violation).collect()))?;
+        input.policy.step_limit = match input.policy.step_limit {
+            0 => MAX_STEPS,
+            limit => limit.min(MAX_STEPS),
+        };
         if let Some(why) = hold {
             input.pools.iter_mut().for_each(|pool| pool.not_ready = Some(NotReady::NodePool(why.clone())));
         }
@@ -117,12 +162,87 @@ fn violation(error: &InputError) -> FieldViolation {
     FieldViolation::new(path, object.chain([error.message.clone()]).collect::<String>())
 }
 
-fn document(text: &[u8]) -> Result<Struct, WhatIfError> {
-    if text.len() > MAX_MESSAGE_BYTES {
-        return Err(WhatIfError::TooLong(text.len()));
+/// Leaves each pod that has the reasons of an earlier one the first of them, with a hint at the earlier pod: reasons are then as
+/// many as kinds of pods and NodePools, and not as pods.
+fn shorten(input: &PlanningInput, report: &mut PlanReport) {
+    type Reasons = Arc<[Reason]>;
+    let mut shortened: Vec<(Reasons, Reasons)> = Vec::new();
+    for entry in &mut report.unschedulable {
+        if let Some((_, short)) = shortened.iter().find(|(whole, _)| Arc::ptr_eq(whole, &entry.reasons)) {
+            entry.reasons = Arc::clone(short);
+            continue;
+        }
+        let (pod, more) = (input.pods[entry.pod as usize].key(), entry.reasons.len().saturating_sub(1));
+        let short = entry.reasons.first().map(|first| match more {
+            0 => first.clone(),
+            _ => {
+                Reason { message: format!("{} ({more} more reasons: those of {pod})", first.message), ..first.clone() }
+            }
+        });
+        shortened.push((Arc::clone(&entry.reasons), short.into_iter().collect()));
     }
-    match serde_json::from_slice(text) {
-        Ok(Value::Object(fields)) => Ok(from_json(fields)),
-        other => Err(WhatIfError::Refused(format!("the plan is no JSON object: {other:?}"))),
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Pod;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::capacity::json_struct::from_json;
+
+    fn policy(value: Value) -> Struct {
+        let Value::Object(fields) = value else { panic!("an object") };
+        from_json(fields)
+    }
+
+    #[test]
+    fn a_policy_has_a_hundred_objects_at_most_however_they_are_nested() {
+        let list = |count: usize, item: &Value| json!({"kind": "List", "items": vec![item.clone(); count]});
+        let pool = json!({"kind": "NodePool"});
+        assert_eq!(check_policy(None), Ok(()));
+        assert_eq!(check_policy(Some(&policy(pool.clone()))), Ok(()));
+        assert_eq!(check_policy(Some(&policy(list(100, &pool)))), Ok(()));
+        for too_many in [list(101, &pool), list(11, &list(10, &pool)), list(101, &json!({"kind": "List", "items": []}))]
+        {
+            let refused = check_policy(Some(&policy(too_many))).expect_err("it is refused");
+            assert!(refused.problem.ends_with("objects, allowed: at most 100"), "{}", refused.problem);
+            assert_eq!(refused.field, "policy");
+        }
+    }
+
+    /// A report in which `alike` pods share the reasons of `pools` NodePools.
+    fn report(alike: u32, pools: usize) -> (PlanningInput, PlanReport) {
+        let pod = |number: u32| Pod {
+            namespace: "shop".into(),
+            name: format!("web-{number}").into(),
+            shape: 0,
+            labels: 0,
+            volumes: None,
+            created: None,
+            workload: "Deployment/web".into(),
+            moved_from: None,
+            invalid: None,
+        };
+        let input = PlanningInput { pods: (0..alike).map(pod).collect(), ..PlanningInput::default() };
+        let reason = |pool: usize| Reason {
+            pool: Some(format!("pool-{pool}").into()),
+            code: model::plan::ReasonCode::Resources,
+            message: format!("too small by {pool}"),
+        };
+        let reasons: Arc<[Reason]> = (0..pools).map(reason).collect();
+        let entry = |pod| model::plan::Unschedulable { pod, reasons: Arc::clone(&reasons), fits_if: [].into() };
+        (input, PlanReport { unschedulable: (0..alike).map(entry).collect(), ..PlanReport::default() })
+    }
+
+    #[test]
+    fn reasons_are_as_many_as_kinds_of_pods_and_pools() {
+        let (input, mut report) = report(3, 4);
+        shorten(&input, &mut report);
+        let counts: Vec<usize> = report.unschedulable.iter().map(|entry| entry.reasons.len()).collect();
+        assert_eq!(counts, [4, 1, 1]);
+        let short = &report.unschedulable[2].reasons[0];
+        assert_eq!(short.message, "too small by 0 (3 more reasons: those of shop/web-0)");
+        assert_eq!(short.pool.as_ref().map(|pool| pool.to_string()), Some("pool-0".to_owned()));
     }
 }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::METRICS;
+use crate::conditions::{Conditions, Dependency, Failure};
 use crate::config::RefreshConfig;
 use crate::pools::PublishedCatalogue;
 
@@ -26,6 +27,7 @@ pub(crate) struct Refresher {
     catalogue: CatalogueRefresher,
     /// What no API tells of the hardware.
     hardware: Snapshot,
+    conditions: Arc<Conditions>,
 }
 
 /// What a server plans with at the start, and what no API tells.
@@ -41,13 +43,13 @@ impl Refresher {
         (scope, cloud, published): (Scope, Arc<Ec2Cloud>, PublishedCatalogue),
         start: StartCatalogue,
         config: RefreshConfig,
-        process: &str,
+        (process, conditions): (&str, Arc<Conditions>),
     ) -> Self {
         let RefreshConfig { instance_types, on_demand_prices, spot_prices } = config;
         let intervals = Intervals { instance_types, on_demand_prices, spot_prices };
         let name = format!("{process}/{scope}");
         let catalogue = CatalogueRefresher::new(region_and_account(&scope).0, &name, start.prices, &intervals);
-        Self { scope, cloud, published, catalogue, hardware: start.hardware }
+        Self { scope, cloud, published, catalogue, hardware: start.hardware, conditions }
     }
 
     /// Refreshes until `stop`. Failures end nothing: the last good values stay.
@@ -74,6 +76,8 @@ impl Refresher {
     /// Logs and counts a read. Returns whether it changed the catalogue.
     fn report(&self, refresh: &Refresh) -> bool {
         let (scope, kind) = (&self.scope, refresh.kind);
+        let result = refresh.result.as_ref().map(|_| ()).map_err(|error| Failure::no_answer(error.to_string()));
+        self.conditions.report(&Dependency::Catalogue(scope.clone(), kind), result, clock::now());
         match &refresh.result {
             Ok(Used { changed, refused }) => {
                 METRICS.count_read(scope, kind, *changed, refused.len(), clock::now());
@@ -92,9 +96,8 @@ impl Refresher {
                 }
                 *changed
             }
-            Err(error) => {
+            Err(_) => {
                 METRICS.count_failure(scope, kind);
-                warn!(%scope, kind = kind.as_str(), error, "catalogue not refreshed; the last good values stay");
                 false
             }
         }

@@ -11,6 +11,7 @@ use tonic::{Code, Status as RpcStatus};
 use super::exit::Failure;
 use super::remote::{FleetClient, ServerFlags, rpc_failure};
 use crate::fleet::decision_log::{read_content, read_decision, read_segment};
+use crate::fleet::encode::signed;
 use store::lease::Scope;
 use store::log::{Blob, BlobHash, DecisionFilter, LogSegment, StoredDecision};
 use store::{Archive, StoreError, StoreFuture};
@@ -99,19 +100,20 @@ impl Archive for ServerArchive {
         let request = v1::ReadDecisionsRequest {
             cluster_name: cluster.to_owned(),
             number: 0,
-            limit: filter.limit,
-            before_number: filter.before.unwrap_or(0),
+            limit: filter.limit.try_into().unwrap_or(i32::MAX),
+            before_number: signed(filter.before.unwrap_or(0)),
         };
         self.list(request).boxed()
     }
 
     fn decision(&self, number: u64) -> StoreFuture<'_, Vec<StoredDecision>> {
-        self.list(v1::ReadDecisionsRequest { number, ..v1::ReadDecisionsRequest::default() }).boxed()
+        self.list(v1::ReadDecisionsRequest { number: signed(number), ..v1::ReadDecisionsRequest::default() }).boxed()
     }
 
     fn log_segment<'a>(&'a self, scope: &'a Scope, segment: u64) -> StoreFuture<'a, Option<LogSegment>> {
         async move {
-            let (mut client, request) = (self.0.clone(), v1::ReadLogRequest { scope: scope.key(), segment });
+            let (mut client, request) =
+                (self.0.clone(), v1::ReadLogRequest { scope: scope.key(), segment: signed(segment) });
             let read = async { read_segment(segment, client.read_log(request).await?.into_inner()).await };
             found("read the log", read.await)
         }

@@ -9,7 +9,7 @@ use super::output;
 use super::remote::{ServerFlags, rpc_failure};
 use crate::fleet::resource_names as names;
 
-/// Manage the clusters that the server knows
+/// Assign the names of clusters; `fleetwright fleet clusters` lists them
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "the flags of a variant have the help text")]
 pub enum ClustersCommand {

@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use super::cluster_names;
 use super::exit::{Failure, Status};
 use super::output;
-use super::remote::ServerFlags;
+use super::remote::{self, ServerFlags};
 use crate::fleet::resource_names as names;
 use kinds::{Clusters, Decisions, Holds, Kind, Nodes, Offerings, Pods, Pools, Problems, Selection};
 use listing::list;
@@ -122,6 +122,9 @@ fn run_list<K: Kind>(cluster: Option<String>, flags: ListFlags) -> Result<Status
     server.ask(async |mut client| {
         let listed = list::<K>(&mut client, &selection, limit.unwrap_or(usize::MAX)).await?;
         output::print_document(&document::<K>(&listed.rows, output)?)?;
+        if K::TELLS_OUTAGES {
+            remote::warn_of_outages(&mut client).await;
+        }
         for cluster in &listed.unreachable {
             eprintln!("warning: {cluster} is missing: no replica that answers decides for it now");
         }

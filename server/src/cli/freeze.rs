@@ -68,14 +68,17 @@ impl ScopeFlags {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: FreezeFlags) -> Result<Status, Failure> {
-    let request = v1::FreezeRequest {
+    let asked = v1::Freeze {
         target: flags.scope.target(),
         reason: flags.reason,
         ttl: flags.at_most.and_then(|wait| wait.try_into().ok()),
         only_disruption: flags.only == Some(Only::Disruption),
+        ..v1::Freeze::default()
     };
-    let freeze =
-        flags.server.ask(async |mut client| Ok(client.freeze(request).await.map_err(rpc_failure)?.into_inner()))?;
+    let request = v1::CreateFreezeRequest { freeze: Some(asked) };
+    let freeze = flags
+        .server
+        .ask(async |mut client| Ok(client.create_freeze(request).await.map_err(rpc_failure)?.into_inner()))?;
     let scope = scope_name(&freeze.target);
     let end = freeze.expire_time.map(|time| format!(" until {} UTC", moment(to_millis(&time)))).unwrap_or_default();
     let only = if freeze.only_disruption { ", only disruption" } else { "" };

@@ -11,7 +11,7 @@ use super::exit::{Failure, Status};
 use super::fleet::cells::{lower, usd};
 use super::fleet::output_format::message_document;
 use super::output;
-use super::pod_flags::PodFlags;
+use super::pod_flags::{PodFlags, counted_pods};
 use super::remote::{Format, ServerFlags, moment, rpc_failure};
 use crate::escape::escape_unprintable;
 use crate::fleet::encode::to_millis;
@@ -116,18 +116,22 @@ pub fn run(flags: &HoldFlags) -> Result<Status, Failure> {
         Kind::Dedicated => v1::HoldKind::Dedicated,
         Kind::Shared => v1::HoldKind::Shared,
     };
-    let request = v1::HoldRequest {
-        parent: names::cluster(flags.cluster.as_deref().unwrap_or("-")),
-        clusters: Vec::new(),
+    let hold = v1::Hold {
         pod_sets: flags.pods.pod_sets()?,
         kind: kind.into(),
         ttl: flags.ttl.try_into().ok(),
         max_price_micro_usd_per_hour: max_price,
+        ..v1::Hold::default()
+    };
+    let request = v1::CreateHoldRequest {
+        parent: names::cluster(flags.cluster.as_deref().unwrap_or("-")),
+        hold: Some(hold),
+        clusters: Vec::new(),
         request_id: flags.request_id.clone(),
         validate_only: flags.validate_only,
     };
     let created = flags.server.ask_capacity(async |mut client| {
-        Ok(client.hold(Request::new(request)).await.map_err(rpc_failure)?.into_inner())
+        Ok(client.create_hold(Request::new(request)).await.map_err(rpc_failure)?.into_inner())
     })?;
     let hold = if flags.wait { wait(&flags.server, created)? } else { created };
     print(&hold, flags.output)?;
@@ -141,9 +145,9 @@ pub fn run(flags: &HoldFlags) -> Result<Status, Failure> {
 /// What failed, and its remedy.
 pub fn commit(flags: &CommitFlags) -> Result<Status, Failure> {
     let NamedHold { server, name, etag, validate_only, output } = &flags.hold;
-    let request = v1::CommitRequest { name: name.clone(), etag: etag.clone(), validate_only: *validate_only };
+    let request = v1::CommitHoldRequest { name: name.clone(), etag: etag.clone(), validate_only: *validate_only };
     let hold = server.ask_capacity(async |mut client| {
-        Ok(client.commit(Request::new(request)).await.map_err(rpc_failure)?.into_inner())
+        Ok(client.commit_hold(Request::new(request)).await.map_err(rpc_failure)?.into_inner())
     })?;
     print(&hold, *output)?;
     Ok(Status::Done)
@@ -155,9 +159,9 @@ pub fn commit(flags: &CommitFlags) -> Result<Status, Failure> {
 /// What failed, and its remedy.
 pub fn release(flags: &ReleaseFlags) -> Result<Status, Failure> {
     let NamedHold { server, name, etag, validate_only, output } = &flags.hold;
-    let request = v1::ReleaseRequest { name: name.clone(), etag: etag.clone(), validate_only: *validate_only };
+    let request = v1::ReleaseHoldRequest { name: name.clone(), etag: etag.clone(), validate_only: *validate_only };
     let hold = server.ask_capacity(async |mut client| {
-        Ok(client.release(Request::new(request)).await.map_err(rpc_failure)?.into_inner())
+        Ok(client.release_hold(Request::new(request)).await.map_err(rpc_failure)?.into_inner())
     })?;
     print(&hold, *output)?;
     Ok(Status::Done)
@@ -193,7 +197,7 @@ fn text(hold: &v1::Hold) -> String {
         lines.push(format!("expires {} UTC unless it is committed", moment(to_millis(expires))));
     }
     for node in &hold.nodes {
-        let pods: Vec<String> = node.pods.iter().map(|pods| format!("{} of {}", pods.pods, pods.pod_set)).collect();
+        let pods: Vec<String> = node.pods.iter().map(counted_pods).collect();
         lines.push(format!("node {}: {}", node.node, pods.join(", ")));
     }
     if hold.price_micro_usd_per_hour > 0 {
@@ -238,7 +242,7 @@ mod tests {
         let expected = "\
 clusters/prod/holds/h-1 (active)
 expires 2025-11-27 00:00:00 UTC unless it is committed
-node general-1: 4 of workers
+node general-1: 4 pods of workers
 its nodes cost $0.1920 an hour
 label of its pods: fleetwright.dev/hold=h-1
 nodeSelector of its pods: fleetwright.dev/hold=h-1

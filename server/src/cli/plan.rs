@@ -12,6 +12,7 @@ pub use flags::PlanFlags;
 use model::Text;
 use model::input::PlanningInput;
 use model::running::RunningCluster;
+use model::schedulers::PlannedSchedulers;
 use planner::PlannedDecision;
 use planning_input::{Captured, Options};
 use repack::{RepackSummary, Repacking, repack};
@@ -104,6 +105,7 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
         strict: flags.strict,
         repack: flags.repack,
         disrupt: flags.disrupt,
+        schedulers: PlannedSchedulers::beside_default(&flags.schedulers),
         preferences: flags.preference_policy.into(),
         min_values: flags.min_values_policy.into(),
         search_steps: flags.search,
@@ -142,7 +144,7 @@ fn print(flags: &PlanFlags, planned: &Planned) -> Result<(), Failure> {
     if let Some(report) = explanation(flags, input, decision)? {
         return output::print_escaped(|out| out.write_all(report.as_bytes()));
     }
-    let comparison = flags.compare.map(|other| other.pack(input));
+    let comparison = flags.compare.map(|other| other.pack(input, &decision.plan));
     let mut notes: Vec<String> = planned.notes.iter().chain(&decision.report.notes).cloned().collect();
     notes.extend(flags.compare.map(Other::note));
     notes.sort();

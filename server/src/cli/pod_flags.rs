@@ -10,6 +10,9 @@ use super::exit::Failure;
 use super::sources;
 use crate::capacity::json_struct::from_json;
 
+/// Name of the pod set of equal pods, which have none of their own.
+const EQUAL_PODS: &str = "pods";
+
 /// The pods.
 #[derive(Debug, Args)]
 pub(crate) struct PodFlags {
@@ -49,7 +52,17 @@ impl PodFlags {
             }
         }
         let spec = json!({"containers": [{"name": "main", "resources": {"requests": requests}}]});
-        Ok(vec![pod_set("pods".to_owned(), String::new(), count, json!({ "spec": spec }))?])
+        Ok(vec![pod_set(EQUAL_PODS.to_owned(), String::new(), count, json!({ "spec": spec }))?])
+    }
+}
+
+/// `3 pods of web`, and `3 pods` of those that flags describe, which have no name.
+pub(super) fn counted_pods(pods: &v1::PodSetCount) -> String {
+    let noun = if pods.pods == 1 { "pod" } else { "pods" };
+    if pods.pod_set == EQUAL_PODS {
+        format!("{} {noun}", pods.pods)
+    } else {
+        format!("{} {noun} of {}", pods.pods, pods.pod_set)
     }
 }
 
@@ -127,6 +140,12 @@ mod tests {
             read.expect("it is valid").into_iter().map(|set| (set.name, set.namespace, set.count)).collect();
         let expected = [("web", "shop", 3), ("one", "", 1)];
         assert_eq!(found, expected.map(|(name, namespace, count)| (name.to_owned(), namespace.to_owned(), count)));
+    }
+
+    #[test]
+    fn pods_are_counted_with_their_noun_and_without_a_name_that_nobody_gave() {
+        let pods = |pods, pod_set: &str| counted_pods(&v1::PodSetCount { pod_set: pod_set.to_owned(), pods });
+        assert_eq!([pods(3, "pods"), pods(1, "web"), pods(2, "web")], ["3 pods", "1 pod of web", "2 pods of web"]);
     }
 
     #[test]

@@ -9,13 +9,16 @@ use super::exit::{Failure, Status};
 use super::fleet::cells::usd;
 use super::fleet::output_format::message_document;
 use super::output;
-use super::pod_flags::PodFlags;
+use super::pod_flags::{PodFlags, counted_pods};
 use super::remote::{Format, ServerFlags, rpc_failure, table};
 use crate::escape::escape_unprintable;
-use crate::fleet::resource_names as names;
+use crate::fleet::{enum_values, resource_names as names};
 
 /// Blockers of a cluster that the table shows.
 const BLOCKERS_SHOWN: usize = 3;
+
+/// Names of clusters with equal blockers that it shows.
+const CLUSTERS_SHOWN: usize = 5;
 
 /// Quote pods that do not exist yet: in which clusters they fit, what would be launched, the price, the odds of getting it,
 /// and the time to ready. Nothing is booked or changed
@@ -47,15 +50,16 @@ pub struct QuoteFlags {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: &QuoteFlags) -> Result<Status, Failure> {
-    let request = v1::QuoteRequest {
+    let request = v1::QuoteClustersRequest {
         pod_sets: flags.pods.pod_sets()?,
         clusters: flags.clusters.iter().map(|cluster| names::cluster(cluster)).collect(),
         max_clusters: flags.limit,
     };
     let response = flags.server.ask_capacity(async |mut client| {
-        Ok(client.quote(Request::new(request)).await.map_err(rpc_failure)?.into_inner())
+        Ok(client.quote_clusters(Request::new(request)).await.map_err(rpc_failure)?.into_inner())
     })?;
-    let document = message_document("fleetwright.v1.QuoteResponse", &response, flags.output, || text(&response))?;
+    let document =
+        message_document("fleetwright.v1.QuoteClustersResponse", &response, flags.output, || text(&response))?;
     output::print_document(&document)?;
     for cluster in &response.unreachable {
         eprintln!("warning: {cluster} is missing: no replica that answers decides for it now");
@@ -64,16 +68,39 @@ pub fn run(flags: &QuoteFlags) -> Result<Status, Failure> {
     Ok(if fits { Status::Done } else { Status::Leftover })
 }
 
-fn text(response: &v1::QuoteResponse) -> String {
+fn text(response: &v1::QuoteClustersResponse) -> String {
     let rows: Vec<[String; 7]> = response.quotes.iter().map(row).collect();
     let mut text = table(["CLUSTER", "FITS", "$/HOUR", "ODDS", "READY P50", "P95", "NEW NODES"], rows);
-    for quote in response.quotes.iter().filter(|quote| !quote.fits) {
-        let reasons = quote.blockers.iter().take(BLOCKERS_SHOWN).map(blocker);
-        for line in reasons {
-            text.push_str(&format!("{}: {}\n", escape_unprintable(cluster(quote)), escape_unprintable(&line)));
+    for (clusters, lines) in blocked(response) {
+        let clusters = shown_clusters(&clusters);
+        for line in lines {
+            text.push_str(&format!("{}: {}\n", escape_unprintable(&clusters), escape_unprintable(&line)));
         }
     }
     text
+}
+
+/// Clusters with equal blockers, in the order of the answer, and a line for each blocker.
+fn blocked(response: &v1::QuoteClustersResponse) -> Vec<(Vec<&str>, Vec<String>)> {
+    let mut groups: Vec<(Vec<&str>, Vec<String>)> = Vec::new();
+    for quote in response.quotes.iter().filter(|quote| !quote.fits) {
+        let lines: Vec<String> = quote.blockers.iter().take(BLOCKERS_SHOWN).map(blocker).collect();
+        match groups.iter_mut().find(|(_, known)| *known == lines) {
+            Some((clusters, _)) => clusters.push(cluster(quote)),
+            None => groups.push((vec![cluster(quote)], lines)),
+        }
+    }
+    groups
+}
+
+/// `a, b, c and 7 more clusters`.
+fn shown_clusters(clusters: &[&str]) -> String {
+    let shown = clusters.iter().take(CLUSTERS_SHOWN).copied().collect::<Vec<_>>().join(", ");
+    match clusters.len().saturating_sub(CLUSTERS_SHOWN) {
+        0 => shown,
+        1 => format!("{shown} and 1 more cluster"),
+        more => format!("{shown} and {more} more clusters"),
+    }
 }
 
 fn row(quote: &v1::ClusterQuote) -> [String; 7] {
@@ -97,13 +124,20 @@ fn row(quote: &v1::ClusterQuote) -> [String; 7] {
     ]
 }
 
-/// `3 m5.large spot, 1 c5.xlarge on-demand`, by the cheapest type of each; `none` if existing nodes have room.
+/// `3 × m5.large spot, 1 × c5.xlarge on-demand`, by the cheapest type of each; `none` if existing nodes have room. Nodes that
+/// differ in their zones or pods alone are counted together.
 fn new_nodes(quote: &v1::ClusterQuote) -> String {
-    let nodes = quote.new_nodes.iter().map(|nodes| {
-        let kind = nodes.instance_types.first().map(String::as_str).unwrap_or_default();
-        escape_unprintable(&format!("{} {kind} {}", nodes.count, nodes.capacity_type)).into_owned()
-    });
-    let listed: Vec<String> = nodes.collect();
+    let mut counts: Vec<(String, i32)> = Vec::new();
+    for nodes in &quote.new_nodes {
+        let first = nodes.instance_types.first().map(String::as_str).unwrap_or_default();
+        let kind = format!("{first} {}", enum_values::capacity_type_label(nodes.capacity_type()));
+        match counts.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, count)) => *count = count.saturating_add(nodes.count),
+            None => counts.push((kind, nodes.count)),
+        }
+    }
+    let listed: Vec<String> =
+        counts.iter().map(|(kind, count)| format!("{count} × {}", escape_unprintable(kind))).collect();
     if listed.is_empty() { "none".to_owned() } else { listed.join(", ") }
 }
 
@@ -113,7 +147,7 @@ fn cluster(quote: &v1::ClusterQuote) -> &str {
 
 /// The pods without a place, why, and what would make them fit.
 fn blocker(blocker: &v1::Blocker) -> String {
-    let pods = blocker.pods.as_ref().map(|pods| format!("{} of {}: ", pods.pods, pods.pod_set)).unwrap_or_default();
+    let pods = blocker.pods.as_ref().map(|pods| format!("{}: ", counted_pods(pods))).unwrap_or_default();
     let reasons: Vec<String> = blocker
         .reasons
         .iter()
@@ -122,8 +156,10 @@ fn blocker(blocker: &v1::Blocker) -> String {
             format!("{pool}{}", reason.message)
         })
         .collect();
-    let fits_if =
-        if blocker.fits_if.is_empty() { String::new() } else { format!("; fits if {}", blocker.fits_if.join(", or ")) };
+    // Each is a sentence that begins so.
+    let changes = blocker.fits_if.iter().map(|sentence| sentence.strip_prefix("fits if ").unwrap_or(sentence));
+    let changes: Vec<&str> = changes.collect();
+    let fits_if = if changes.is_empty() { String::new() } else { format!("; fits if {}", changes.join(", or if ")) };
     format!("{pods}{}{fits_if}", reasons.join("; "))
 }
 
@@ -138,7 +174,7 @@ mod tests {
             fits: true,
             new_nodes: vec![v1::NewNodes {
                 count: 3,
-                capacity_type: "spot".to_owned(),
+                capacity_type: v1::CapacityType::Spot.into(),
                 instance_types: vec!["m5.large".to_owned(), "m5a.large".to_owned()],
                 ..Default::default()
             }],
@@ -152,17 +188,39 @@ mod tests {
         let blocker = v1::Blocker {
             pods: Some(v1::PodSetCount { pod_set: "web".to_owned(), pods: 2 }),
             reasons: vec![reason],
-            fits_if: vec!["it tolerates x".to_owned()],
+            fits_if: vec!["fits if it tolerates x".to_owned(), "fits if cpu is at most 2".to_owned()],
         };
-        let blocked =
-            v1::ClusterQuote { cluster: "clusters/b".to_owned(), blockers: vec![blocker], ..Default::default() };
-        let response = v1::QuoteResponse { quotes: vec![fits, blocked], ..Default::default() };
+        let blocked = |cluster: &str| v1::ClusterQuote {
+            cluster: format!("clusters/{cluster}"),
+            blockers: vec![blocker.clone()],
+            ..Default::default()
+        };
+        let response =
+            v1::QuoteClustersResponse { quotes: vec![fits, blocked("b"), blocked("c")], ..Default::default() };
         let expected = "\
 CLUSTER  FITS  $/HOUR  ODDS  READY P50  P95  NEW NODES
-prod     yes   0.1235  95%   45s        90s  3 m5.large spot
+prod     yes   0.1235  95%   45s        90s  3 × m5.large spot
 b        no
-b: 2 of web: NodePool gpu: a taint; fits if it tolerates x
+c        no
+b, c: 2 pods of web: NodePool gpu: a taint; fits if it tolerates x, or if cpu is at most 2
 ";
         assert_eq!(text(&response), expected);
+    }
+
+    #[test]
+    fn what_is_equal_is_said_once() {
+        let nodes = |zone: &str, kind: &str| v1::NewNodes {
+            count: 1,
+            capacity_type: v1::CapacityType::OnDemand.into(),
+            instance_types: vec![kind.to_owned()],
+            zones: vec![zone.to_owned()],
+            ..Default::default()
+        };
+        let listed = vec![nodes("a", "m5.large"), nodes("b", "c5.large"), nodes("b", "m5.large")];
+        let quote = v1::ClusterQuote { new_nodes: listed, ..Default::default() };
+        assert_eq!(new_nodes(&quote), "2 × m5.large on-demand, 1 × c5.large on-demand");
+        assert_eq!(new_nodes(&v1::ClusterQuote::default()), "none");
+        assert_eq!(shown_clusters(&["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more clusters");
+        assert_eq!(shown_clusters(&["a"]), "a");
     }
 }

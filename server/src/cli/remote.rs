@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use axum::http::Uri;
 use clap::{Args, ValueEnum};
+use fleetwright_proto::v1;
 use fleetwright_rpc::v1::capacity_service_client::CapacityServiceClient;
 use fleetwright_rpc::v1::fleet_service_client::FleetServiceClient;
 use serde::Serialize;
@@ -27,6 +28,7 @@ use super::exit::{Failure, Status};
 use super::output;
 use crate::caller;
 use crate::escape::escape_unprintable;
+use crate::fleet::outages;
 use store_postgres::postgres::LONGEST_OPERATION;
 
 /// Timeout of a connection.
@@ -35,6 +37,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a request: longer than an operation of the server's store, so that the error of the store
 /// arrives.
 const TIMEOUT: Duration = LONGEST_OPERATION.saturating_add(Duration::from_secs(5));
+
+/// Timeout of the question what does not work.
+const OUTAGES_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Name of this host.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
@@ -73,6 +78,16 @@ pub(crate) type FleetClient = FleetServiceClient<InterceptedService<Channel, Bea
 
 /// Client of the capacity service.
 pub(crate) type CapacityClient = CapacityServiceClient<InterceptedService<Channel, Bearer>>;
+
+/// Warns of what the server depends on and does not work. A server that does not say so soon is not waited for.
+pub(crate) async fn warn_of_outages(client: &mut FleetClient) {
+    let asked = client.get_server_info(v1::GetServerInfoRequest::default());
+    if let Ok(Ok(info)) = tokio::time::timeout(OUTAGES_TIMEOUT, asked).await {
+        for problem in info.into_inner().problems {
+            eprintln!("warning: {}", escape_unprintable(&outages::notice(&problem)));
+        }
+    }
+}
 
 /// Interceptor that adds the bearer token to every request; without one, the name of the user for the
 /// audit log.

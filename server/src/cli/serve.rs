@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use super::exit::{Failure, Status};
 use super::output;
 use crate::config::{self, Config, ConfigErrors, FILE_VARIABLE, KEYS, Layers, TRIAL_FLAG};
-use crate::{clouds, serve, telemetry};
+use crate::{clouds, serve, suggest, telemetry};
 
 /// Flags of `serve`: one per configuration key, and `--config` and `--print-config`.
 #[derive(Debug)]
@@ -63,6 +63,19 @@ impl FromArgMatches for ServeFlags {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// Flags that servers of other projects have for the addresses of their listeners.
+const LISTENER_FLAGS: [&str; 7] = ["addr", "address", "bind", "bind-address", "host", "listen", "port"];
+
+/// The flags, with their dashes, that may be meant by the unknown flag `unknown`, which is without dashes.
+#[must_use]
+pub fn similar_flags(unknown: &str) -> Vec<String> {
+    if LISTENER_FLAGS.contains(&unknown) {
+        return ["--listen-grpc", "--listen-http"].map(str::to_owned).into();
+    }
+    let nearest = suggest::nearest(unknown, KEYS.iter().map(|key| key.flag.to_owned()));
+    nearest.into_iter().map(|flag| format!("--{flag}")).collect()
 }
 
 /// Runs the command.
@@ -135,8 +148,20 @@ mod tests {
             let facts = format!("[key: {}] [env: {}]", key.path, key.variable());
             assert!(words.contains(&facts), "{facts}");
         }
+        for flag in similar_flags("port") {
+            assert!(words.contains(&format!("{flag} <ADDRESS>")), "{flag}");
+        }
         for part in ["--cloud-boot <DURATION>", "[default: 3s]", "--cloud-provider <simulated|ec2>"] {
             assert!(words.contains(part), "{part}");
         }
+    }
+
+    #[test]
+    fn an_unknown_flag_is_answered_with_those_that_may_be_meant() {
+        assert_eq!(similar_flags("port"), ["--listen-grpc", "--listen-http"]);
+        assert_eq!(similar_flags("listen-htp"), ["--listen-http"]);
+        // Most of its letters are wrong, but it is a part of one flag.
+        assert_eq!(similar_flags("tls-key"), ["--listen-tls-key"]);
+        assert!(similar_flags("xyzzy").is_empty());
     }
 }

@@ -1,7 +1,9 @@
 //! Reads the manifests that a command names: files, directories (recursively, sorted) and standard input.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,8 +15,11 @@ use super::exit::Failure;
 /// Extensions of files that are read from directories.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Maximum directory depth; a deeper tree is a symbolic link cycle.
+/// Maximum directory depth.
 const MAX_DEPTH: usize = 64;
+
+/// Files that the shell has opened: `<(…)` is one of them, and a pipe.
+const OPENED: [&str; 3] = ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"];
 
 /// The manifests of a command.
 #[derive(Debug, Args)]
@@ -68,14 +73,36 @@ fn read(input: Input) -> Result<Source, Failure> {
         Input::Stdin => "-".to_owned(),
         Input::File(path) => path.display().to_string(),
     };
-    let read = match &input {
-        Input::Stdin => read_bounded(std::io::stdin().lock()),
-        Input::File(path) => fs::File::open(path).and_then(read_bounded),
+    let unreadable = |error: std::io::Error| Failure::refused(format!("cannot read {name}: {error}"));
+    let bytes = match &input {
+        Input::Stdin => read_bounded(std::io::stdin().lock()).map_err(unreadable)?,
+        Input::File(path) => {
+            check_regular(path, &fs::metadata(path).map_err(unreadable)?)?;
+            fs::File::open(path).and_then(read_bounded).map_err(unreadable)?
+        }
     };
-    match read {
-        Ok(bytes) => Ok(Source { name, bytes }),
-        Err(error) => Err(Failure::refused(format!("cannot read {name}: {error}"))),
+    Ok(Source { name, bytes })
+}
+
+/// Refuses what is no regular file: to open a named pipe is to wait until somebody writes to it, and a device may never end.
+fn check_regular(path: &Path, about: &fs::Metadata) -> Result<(), Failure> {
+    let kind = about.file_type();
+    if kind.is_file() || OPENED.iter().any(|opened| path.starts_with(opened.trim_end_matches('/'))) {
+        return Ok(());
     }
+    let found = if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else if kind.is_dir() {
+        "a directory"
+    } else {
+        "a device"
+    };
+    Err(Failure::refused(format!(
+        "cannot read {}: it is {found}, and only regular files are read; pipe it: cat … | fleetwright … -f -",
+        path.display()
+    )))
 }
 
 /// Reads one byte beyond the maximum, so that the parser detects an oversized input.
@@ -106,7 +133,7 @@ fn find(arguments: &[String]) -> Result<Vec<Input>, Failure> {
         let about = fs::metadata(path).map_err(|error| Failure::refused(format!("cannot read {argument}: {error}")))?;
         if about.is_dir() {
             let mut files = Vec::new();
-            list(path, 0, &mut files)?;
+            list(path, 0, &mut BTreeSet::new(), &mut files)?;
             if files.is_empty() {
                 return Err(Failure::refused(format!("{argument}: the directory has no *.yaml, *.yml or *.json file")));
             }
@@ -116,24 +143,101 @@ fn find(arguments: &[String]) -> Result<Vec<Input>, Failure> {
             inputs.push(Input::File(path.to_owned()));
         }
     }
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     inputs.retain(|input| seen.insert(input.clone()));
     Ok(inputs)
 }
 
-fn list(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+/// Adds the files of a folder, and of the folders in it. A folder that several paths lead to is read once, by a path without a
+/// symbolic link if there is one: links that lead back to it would otherwise double the work at each level.
+fn list(folder: &Path, depth: usize, read: &mut BTreeSet<PathBuf>, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let refused = |error: std::io::Error| Failure::refused(format!("cannot list {}: {error}", folder.display()));
+    if !read.insert(fs::canonicalize(folder).map_err(refused)?) {
+        return Ok(());
+    }
     if depth > MAX_DEPTH {
         return Err(Failure::refused(format!("{}: directories nest deeper than {MAX_DEPTH}", folder.display())));
     }
+    let mut folders = Vec::new();
     for entry in fs::read_dir(folder).map_err(refused)? {
-        let path = entry.map_err(refused)?.path();
+        let entry = entry.map_err(refused)?;
+        let (path, is_link) = (entry.path(), entry.file_type().map_err(refused)?.is_symlink());
         if path.is_dir() {
-            list(&path, depth + 1, files)?;
+            folders.push((is_link, path));
         } else if path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| EXTENSIONS.contains(&ending))
         {
             files.push(path);
         }
     }
-    Ok(())
+    folders.sort();
+    folders.iter().try_for_each(|(_, path)| list(path, depth + 1, read, files))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// An empty folder, removed on drop.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("fleetwright-sources-{name}-{}", std::process::id()));
+            let _absent = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).expect("a folder");
+            Self(path)
+        }
+
+        fn argument(&self) -> Vec<String> {
+            vec![self.0.display().to_string()]
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _removed = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn refusal(arguments: &[String]) -> String {
+        open(arguments).expect_err("it is refused").messages.join("\n")
+    }
+
+    #[test]
+    fn a_folder_is_read_once_however_many_links_lead_to_it() {
+        let folder = Folder::new("links");
+        fs::create_dir(folder.0.join("b")).expect("a folder");
+        fs::write(folder.0.join("b/one.yaml"), "a: 1").expect("a file");
+        fs::write(folder.0.join("two.json"), "{}").expect("a file");
+        // Two links at each level are 2^64 paths of 64 levels.
+        for link in ["a-link", "z-link", "b/a-link", "b/z-link"] {
+            symlink(&folder.0, folder.0.join(link)).expect("a link");
+        }
+        symlink(folder.0.join("b"), folder.0.join("a-b")).expect("a link");
+        let read = open(&folder.argument()).expect("two files");
+        let names: Vec<&str> =
+            read.iter().filter_map(|source| source.name.strip_prefix(&*folder.argument()[0])).collect();
+        assert_eq!(names, ["/b/one.yaml", "/two.json"]);
+    }
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let folder = Folder::new("pipe");
+        let pipe = folder.0.join("pipe.yaml");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
+        assert!(made.success());
+        let expected =
+            format!("cannot read {}: it is a named pipe, and only regular files are read; pipe it:", pipe.display());
+        for arguments in [folder.argument(), vec![pipe.display().to_string()]] {
+            let refused = refusal(&arguments);
+            assert!(refused.contains(&expected), "{refused}");
+        }
+        assert!(refusal(&["/dev/zero".to_owned()]).contains("it is a device"));
+        fs::remove_file(&pipe).expect("it is there");
+        let socket = folder.0.join("socket.yaml");
+        let _bound = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        assert!(refusal(&folder.argument()).contains("it is a socket"));
+    }
 }

@@ -39,7 +39,7 @@ pub fn run(flags: ThawFlags) -> Result<Status, Failure> {
 
 async fn thaw(mut client: FleetClient, target: String, id: Option<i64>) -> Result<Vec<String>, Failure> {
     if let Some(id) = id {
-        client.thaw(v1::ThawRequest { name: format!("freezes/{id}") }).await.map_err(rpc_failure)?;
+        client.delete_freeze(v1::DeleteFreezeRequest { name: format!("freezes/{id}") }).await.map_err(rpc_failure)?;
         return Ok(vec![format!("freeze {id}")]);
     }
     let all = client
@@ -51,7 +51,7 @@ async fn thaw(mut client: FleetClient, target: String, id: Option<i64>) -> Resul
     let mut thawed = Vec::new();
     for freeze in all.into_iter().filter(|freeze| freeze.target == target) {
         thawed.push(format!("{} (freeze {})", scope_name(&freeze.target), number(&freeze.name)));
-        client.thaw(v1::ThawRequest { name: freeze.name }).await.map_err(rpc_failure)?;
+        client.delete_freeze(v1::DeleteFreezeRequest { name: freeze.name }).await.map_err(rpc_failure)?;
     }
     Ok(thawed)
 }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use super::exit::{Failure, Status};
 use super::output;
 
-/// Check the file that maps agents to clusters and API clients to scopes
+/// Check the trust file (setting auth.file), which maps agents to clusters and API clients to scopes
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "the flags of a variant have the help text")]
 pub enum TrustCommand {

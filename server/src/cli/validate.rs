@@ -10,6 +10,7 @@ use store::clock;
 use super::exit::{Failure, Status, one_line};
 use super::output;
 use super::sources::{self, InputFlags};
+use crate::render::wording::counted;
 
 /// Check manifests as `plan` reads them, without planning: every error and note, one a line
 #[derive(Debug, Args)]
@@ -53,7 +54,7 @@ pub fn run(flags: &ValidateFlags) -> Result<Status, Failure> {
     for note in &captured.notes {
         eprintln!("note: {}", one_line(note));
     }
-    let (files, notes) = (counted(opened.len(), "file"), counted(captured.notes.len(), "note"));
+    let (files, notes) = (counted(opened.len(), "file", "files"), counted(captured.notes.len(), "note", "notes"));
     output::print_text(&format!("{files} checked: no errors, {notes}\n"))?;
     Ok(Status::Done)
 }
@@ -75,10 +76,6 @@ fn line_in(message: &str) -> Option<usize> {
     let (_, rest) = message.split_once("line ")?;
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..end].parse().ok()
-}
-
-fn counted(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 #[cfg(test)]

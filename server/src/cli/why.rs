@@ -13,10 +13,10 @@ use super::cluster_names;
 use super::exit::{Failure, Status};
 use super::history::dollars;
 use super::output;
-use super::remote::{Format, ServerFlags, moment, rpc_failure, table};
+use super::remote::{Format, ServerFlags, moment, rpc_failure, table, warn_of_outages};
 use crate::escape::escape_unprintable;
 use crate::fleet::encode::to_millis;
-use crate::fleet::resource_names as names;
+use crate::fleet::{enum_values, resource_names as names};
 use departure::Departure;
 
 /// Ask a running server why something is as it is
@@ -73,14 +73,30 @@ struct Report {
 #[serde(rename_all = "camelCase")]
 struct Presence {
     usd_per_hour: f64,
-    pods: u32,
+    pods: i32,
     #[serde(skip_serializing_if = "String::is_empty")]
     leaves_because: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    unusable_because: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     planned_at_ms: Option<i64>,
     reasons: Vec<Reason>,
+    running: Vec<RunningPod>,
+}
+
+/// A pod on the node.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RunningPod {
+    namespace: String,
+    name: String,
+    workload: String,
+    daemon_set: bool,
+    terminating: bool,
+    cpu_millis: i64,
+    memory_bytes: i64,
 }
 
 #[derive(Debug, Serialize)]
@@ -112,6 +128,7 @@ pub fn run(command: WhyCommand) -> Result<Status, Failure> {
     let report = flags.server.ask(async |mut client| {
         let request = v1::ExplainNodeRequest { name: names::child(&flags.cluster, "nodes", &flags.node) };
         let answer = client.explain_node(request).await.map_err(rpc_failure)?.into_inner();
+        warn_of_outages(&mut client).await;
         report(&flags, answer, &ServerArchive(client)).await
     })?;
     match flags.output {
@@ -170,7 +187,7 @@ fn presence(node: v1::PresentNode) -> Presence {
         HeldBy { code, object, message, remedy }
     };
     let reason = |verdict: v1::NodeVerdict| Reason {
-        reason: verdict.reason,
+        reason: enum_values::disruption_reason_word(verdict.reason()),
         evidence: verdict.evidence,
         held_by: verdict.blocks.into_iter().map(held).collect(),
     };
@@ -178,10 +195,38 @@ fn presence(node: v1::PresentNode) -> Presence {
         usd_per_hour: dollars(model::MicroUsd(node.price_micro_usd_per_hour)),
         pods: node.pod_count,
         leaves_because: node.removal_reason,
+        unusable_because: node.unusable_reason,
         expires_ms: node.expire_time.as_ref().map(to_millis),
         planned_at_ms: node.plan_time.as_ref().map(to_millis),
         reasons: node.verdicts.into_iter().map(reason).collect(),
+        running: node.pods.into_iter().map(running).collect(),
     }
+}
+
+fn running(pod: v1::NodePod) -> RunningPod {
+    let id = |at: usize| pod.name.split('/').nth(at).unwrap_or_default().to_owned();
+    RunningPod {
+        namespace: id(3),
+        name: id(5),
+        daemon_set: pod.daemon_set,
+        terminating: pod.terminating,
+        cpu_millis: pod.cpu_millis,
+        memory_bytes: pod.memory_bytes,
+        workload: pod.workload,
+    }
+}
+
+/// A line for each pod on the node; those of DaemonSets last.
+fn pods(running: &[RunningPod]) -> String {
+    let cells = |pod: &RunningPod| {
+        let name = format!("{}/{}", pod.namespace, pod.name);
+        let of = if pod.daemon_set { format!("{} (DaemonSet)", pod.workload) } else { pod.workload.clone() };
+        let of = if pod.terminating { format!("{of}, terminating") } else { of };
+        let (cpu, memory) = (format!("{}m", pod.cpu_millis), format!("{}Mi", pod.memory_bytes >> 20));
+        [name, of, cpu, memory].map(|cell| escape_unprintable(&cell).into_owned())
+    };
+    let (daemons, others): (Vec<&RunningPod>, Vec<&RunningPod>) = running.iter().partition(|pod| pod.daemon_set);
+    table(["POD", "OF", "CPU", "MEMORY"], others.into_iter().chain(daemons).map(cells).collect())
 }
 
 fn text(report: &Report) -> String {
@@ -199,12 +244,19 @@ fn text(report: &Report) -> String {
         if !present.leaves_because.is_empty() {
             lines.push(field("leaves", &present.leaves_because));
         }
+        if !present.unusable_because.is_empty() {
+            lines.push(field("unusable", &present.unusable_because));
+        }
     }
     lines.extend(report.departure.iter().flat_map(Departure::lines).map(|(name, value)| field(name, &value)));
     let mut text = lines.join("\n") + "\n";
     for reason in report.present.iter().flat_map(|present| &present.reasons) {
         text.push_str(&format!("\nas {}: {}\n", reason.reason, escape_unprintable(&reason.evidence)));
         text.push_str(&blocks(&reason.held_by));
+    }
+    let running = report.present.as_ref().map(|present| present.running.as_slice()).unwrap_or_default();
+    if !running.is_empty() {
+        text.push_str(&format!("\npods on it:\n{}", pods(running)));
     }
     text
 }
@@ -217,4 +269,47 @@ fn blocks(held: &[HeldBy]) -> String {
         [&held.code, &held.object, &held.message, &held.remedy].map(|cell| escape_unprintable(cell).into_owned())
     };
     table(["CODE", "HELD BY", "WHICH", "WHAT TO DO"], held.iter().map(cells).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(namespace: &str, name: &str, workload: &str, cpu_millis: i64, mebibytes: i64) -> v1::NodePod {
+        v1::NodePod {
+            name: format!("clusters/blue/namespaces/{namespace}/pods/{name}"),
+            workload: workload.to_owned(),
+            cpu_millis,
+            memory_bytes: mebibytes << 20,
+            ..v1::NodePod::default()
+        }
+    }
+
+    /// What is printed of a node with these pods.
+    fn printed(pods: Vec<v1::NodePod>) -> String {
+        let node = v1::PresentNode { node: "n-1".to_owned(), pods, ..v1::PresentNode::default() };
+        let (cluster, node, present) = ("blue".to_owned(), node.node.clone(), Some(presence(node)));
+        text(&Report { cluster, node, state: "stays", present, ..Report::default() })
+    }
+
+    #[test]
+    fn the_pods_on_a_node_are_printed_with_their_owners_and_requests() {
+        let daemon = pod("kube-system", "agent-1", "DaemonSet/agent", 100, 64);
+        let ending = pod("shop", "web-1", "ReplicaSet/web", 500, 2048);
+        let text = printed(vec![
+            v1::NodePod { daemon_set: true, ..daemon },
+            pod("shop", "web-0", "ReplicaSet/web", 1500, 128),
+            v1::NodePod { terminating: true, ..ending },
+        ]);
+        let (head, pods) = text.split_once("\npods on it:\n").expect("they are printed");
+        assert!(head.starts_with("node n-1 of cluster blue stays\n"), "{head}");
+        assert_eq!(
+            pods,
+            "POD                  OF                           CPU    MEMORY\n\
+             shop/web-0           ReplicaSet/web               1500m  128Mi\n\
+             shop/web-1           ReplicaSet/web, terminating  500m   2048Mi\n\
+             kube-system/agent-1  DaemonSet/agent (DaemonSet)  100m   64Mi\n"
+        );
+        assert!(!printed(Vec::new()).contains("pods on it"), "an empty node");
+    }
 }

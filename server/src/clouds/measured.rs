@@ -1,4 +1,4 @@
-//! A cloud provider whose calls are counted and timed, for metrics.
+//! A cloud provider whose calls are counted and timed, for metrics, and report whether the cloud answers.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -6,10 +6,14 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
 use cloud::notice::Notice;
-use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, Owner};
+use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, Outage, Owner};
+use model::interruption::InterruptionKind;
 use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{ClusterName, Text};
+use store::clock;
+use store::lease::Scope;
 
+use crate::conditions::{CloudAction, Conditions, Dependency, Failure};
 use crate::histogram::Histogram;
 use crate::metrics::Family;
 
@@ -84,13 +88,35 @@ impl CloudCalls {
 #[derive(Debug)]
 pub(crate) struct MeasuredCloud<C> {
     cloud: Arc<C>,
+    scope: Scope,
+    conditions: Arc<Conditions>,
     calls: &'static CloudCalls,
 }
 
 impl<C> MeasuredCloud<C> {
-    /// `cloud`, whose calls are counted among those of the process.
-    pub(crate) fn new(cloud: Arc<C>) -> Self {
-        Self { cloud, calls: &CALLS }
+    /// The cloud of an account and region, whose calls are counted among those of the process.
+    pub(crate) fn new(cloud: Arc<C>, scope: Scope, conditions: Arc<Conditions>) -> Self {
+        Self { cloud, scope, conditions, calls: &CALLS }
+    }
+
+    /// What the answer to an action says about the cloud. An answer without what was asked for is an answer.
+    fn report<T>(&self, action: CloudAction, answer: Result<T, CloudError>) -> Result<T, CloudError> {
+        let (now, cloud) = (clock::now(), Dependency::Cloud(self.scope.clone()));
+        let right = Dependency::CloudAction(self.scope.clone(), action);
+        let Some((error, outage)) = answer.as_ref().err().and_then(|error| Some((error, error.outage()?))) else {
+            self.conditions.report(&cloud, Ok(()), now);
+            self.conditions.report(&right, Ok(()), now);
+            return answer;
+        };
+        match outage {
+            Outage::NoAnswer => self.conditions.report(&cloud, Err(Failure::no_answer(error.to_string())), now),
+            Outage::Credentials => self.conditions.report(&cloud, Err(Failure::refused(error.to_string())), now),
+            Outage::Denied => {
+                self.conditions.report(&cloud, Ok(()), now);
+                self.conditions.report(&right, Err(Failure::refused(error.to_string())), now);
+            }
+        }
+        answer
     }
 }
 
@@ -100,35 +126,49 @@ impl<C: CloudProvider> CloudProvider for MeasuredCloud<C> {
     }
 
     async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError> {
-        self.calls.measure(0, Box::pin(self.cloud.launch(request))).await
+        self.report(CloudAction::Launch, self.calls.measure(0, Box::pin(self.cloud.launch(request))).await)
     }
 
     async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
-        self.calls.measure(1, Box::pin(self.cloud.terminate(id, owner))).await
+        self.report(CloudAction::Terminate, self.calls.measure(1, Box::pin(self.cloud.terminate(id, owner))).await)
     }
 
     async fn describe(&self, id: &str) -> Result<Instance, CloudError> {
-        self.calls.measure(2, Box::pin(self.cloud.describe(id))).await
+        self.report(CloudAction::Describe, self.calls.measure(2, Box::pin(self.cloud.describe(id))).await)
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<Instance>, CloudError> {
-        self.calls.measure(3, Box::pin(self.cloud.list(cluster))).await
+        self.report(CloudAction::List, self.calls.measure(3, Box::pin(self.cloud.list(cluster))).await)
     }
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
-        self.calls.measure(3, Box::pin(self.cloud.list_all())).await
+        let asked = clock::now();
+        let listed = self.calls.measure(3, Box::pin(self.cloud.list_all())).await;
+        if listed.is_ok() {
+            self.conditions.report(&Dependency::Listing(self.scope.clone()), Ok(()), asked);
+        }
+        self.report(CloudAction::List, listed)
     }
 
     async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
         Box::pin(self.cloud.resolve_node_class(query)).await
     }
 
-    async fn status_notices(&self) -> Result<Vec<Notice>, CloudError> {
-        Box::pin(self.cloud.status_notices()).await
+    async fn shown_notices(&self, asked: &[(Text, InterruptionKind)]) -> Result<Option<Vec<Notice>>, CloudError> {
+        Box::pin(self.cloud.shown_notices(asked)).await
     }
 
-    async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
-        Box::pin(self.cloud.events()).await
+    async fn status_notices(&self) -> Result<Vec<Notice>, CloudError> {
+        let notices = Box::pin(self.cloud.status_notices()).await;
+        // A cloud without instance status answers without being asked.
+        if notices.is_err() { self.report(CloudAction::ReadNotices, notices) } else { notices }
+    }
+
+    async fn events(&self) -> Result<Option<Vec<CloudEvent>>, CloudError> {
+        match Box::pin(self.cloud.events()).await {
+            Ok(None) => Ok(None),
+            answer => self.report(CloudAction::List, answer),
+        }
     }
 }
 
@@ -158,5 +198,29 @@ mod tests {
         ] {
             assert!(lines.iter().any(|one| one == line), "{line} is not among {lines:#?}");
         }
+    }
+
+    /// The answer to a launch of a cloud that answers so, and what does not work a minute later.
+    fn outage_of(answer: Result<(), CloudError>) -> Vec<String> {
+        let conditions = Arc::<Conditions>::default();
+        let scope = Scope::Region { account: "1".to_owned(), region: "eu-west-1".to_owned() };
+        let cloud = MeasuredCloud::new(Arc::new(()), scope, Arc::clone(&conditions));
+        let _answer = cloud.report(CloudAction::Launch, answer);
+        let found = conditions.failing(clock::now() + model::Millis::from_mins(1));
+        found.iter().map(|condition| condition.dependency.to_string()).collect()
+    }
+
+    #[test]
+    fn a_call_says_whether_the_cloud_answers_and_allows_it() {
+        let refused = |code: &str| {
+            Err(CloudError::Refused { operation: "CreateFleet".into(), code: code.into(), message: String::new() })
+        };
+        let place = "region eu-west-1 of account 1";
+        assert_eq!(outage_of(Ok(())), Vec::<String>::new());
+        assert_eq!(outage_of(Err(CloudError::NotFound { id: "i-1".into() })), Vec::<String>::new());
+        let silent = Err(CloudError::Unknown { operation: "CreateFleet".into() });
+        assert_eq!(outage_of(silent), [format!("cloud, {place}")]);
+        assert_eq!(outage_of(refused("AuthFailure")), [format!("cloud, {place}")]);
+        assert_eq!(outage_of(refused("UnauthorizedOperation")), [format!("right to launch, {place}")]);
     }
 }

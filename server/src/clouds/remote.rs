@@ -99,11 +99,11 @@ impl CloudProvider for RemoteCloud {
         cloud::simulated::resolve_node_class(query)
     }
 
-    async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
+    async fn events(&self) -> Result<Option<Vec<CloudEvent>>, CloudError> {
         let after = *self.last_event();
         let called = self.client.clone().events(v1::EventsRequest { after }).await;
         let response = unwrap_response("the question for events", called)?;
         *self.last_event() = Some(response.last);
-        Ok(response.events.into_iter().filter_map(wire::read_event).collect())
+        Ok(Some(response.events.into_iter().filter_map(wire::read_event).collect()))
     }
 }

@@ -260,6 +260,14 @@ pub const KEYS: &[ConfigKey] = &[
         "How long a pod is excluded from planning after Cluster Autoscaler triggered a scale-up for it. Prevents both autoscalers from launching capacity for the same pod.",
     ),
     key(
+        "control.schedulers",
+        "control-schedulers",
+        ValueType::Text,
+        "",
+        "volcano,yunikorn",
+        "Comma-separated names of further schedulers (spec.schedulerName of pods) that place pods by kube-scheduler's rules. Their pods are planned when they are reported as Unschedulable, and never nominated. Pods of other schedulers are not planned, and nodes that they run on are not consolidated.",
+    ),
+    key(
         "control.batch-max",
         "control-batch-max",
         ValueType::Duration,
@@ -425,7 +433,7 @@ pub const KEYS: &[ConfigKey] = &[
         ValueType::Choice("forceful|voluntary"),
         "forceful",
         "voluntary",
-        "How unhealthy nodes are removed if control.feature-gates has NodeRepair. `forceful` deletes their pods at once, whatever budgets, PodDisruptionBudgets and do-not-disrupt say, unless more than 20 % of the nodes of the NodePool are unhealthy. `voluntary` replaces them first, within the disruption budgets that name no reason, and only if do-not-disrupt and PodDisruptionBudgets let their pods go. karpenter.sh/do-not-repair on a Node holds both.",
+        "How unhealthy nodes are removed if control.feature-gates has NodeRepair. `forceful` deletes their pods at once, whatever budgets, PodDisruptionBudgets and do-not-disrupt say, unless more than 20 % of the nodes of the NodePool are unhealthy. `voluntary` replaces them first, within the disruption budgets that name no reason or Unhealthy, and only if do-not-disrupt and PodDisruptionBudgets let their pods go. karpenter.sh/do-not-repair on a Node holds both.",
     ),
     key(
         "interruption.queue",

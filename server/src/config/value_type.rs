@@ -244,6 +244,8 @@ mod tests {
         {
             assert!(!ValueType::FeatureGates.accepts(text), "{text}");
         }
+        // Gates that change nothing here are gates of Karpenter's.
+        assert!(ValueType::FeatureGates.accepts("StaticCapacity=true,ReservedCapacity=false"));
         assert_eq!(
             ValueType::FeatureGates.expected(),
             "feature gates such as NodeRepair=true,SpotToSpotConsolidation=true"

@@ -1,8 +1,13 @@
 //! Runs calls to the store and the cloud and turns their results into inputs.
 
+mod launch_warnings;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use auth::authorizer::{Authorizer, UidTrust};
+use cloud::notice::Notice;
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
@@ -10,21 +15,25 @@ use controller::executor::{Command, Outcome, Retry};
 use controller::guardrails::{ObjectCounts, RESTORE_WINDOW};
 use controller::holds::{HoldId, HoldStatus};
 use controller::unavailable_offerings::{OfferingKey, OfferingUpdate, PROBE_LEASE};
-use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched};
-use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, PriorityLane, ProviderId, Timestamp};
+use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched, NoticeAnswer};
+use model::interruption::InterruptionKind;
+use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, PriorityLane, ProviderId, Text, Timestamp};
 use tokio::time::Instant;
 use tracing::{info, warn};
+
+pub use launch_warnings::LaunchWarnings;
 
 use super::lease_renewal::{HeldLeases, LeaseRenewer};
 use super::records;
 use crate::api_budget::{CallContext, within};
+use crate::conditions::{Conditions, Dependency};
 use crate::config::LeaseConfig;
 use crate::{interruptions, views};
 use decision_log::DecisionLog;
 use replica::fence::Fence;
 use replica::{Call, CounterUpdate, Input, ListingError};
 use replica::{holds, intents, offerings, region, replacements};
-use store::identity::check_identity;
+use store::identity::{UidClaim, check_identity};
 use store::interruptions::InterruptionRow;
 use store::lease::{Lease, LeaseOutcome, Scope};
 use store::listing::ListedInstanceRow;
@@ -61,6 +70,29 @@ pub struct CallRunner<C> {
     pub held_leases: Arc<HeldLeases>,
     /// The decision log, from which decisions are replayed.
     pub log: DecisionLog,
+    /// What the trust file says of the names of clusters.
+    pub names: TrustedNames,
+    /// Whether leases are renewed and instances listed.
+    pub conditions: Arc<Conditions>,
+    /// Which failed launches the log has warned of.
+    pub launch_warnings: LaunchWarnings,
+}
+
+/// What the trust file says of the names of clusters and their UIDs; nothing by default.
+#[derive(Debug, Clone, Default)]
+pub struct TrustedNames(Option<Arc<Authorizer>>);
+
+impl TrustedNames {
+    /// By the trust file of `authorizer`.
+    pub(crate) fn of(authorizer: &Arc<Authorizer>) -> Self {
+        Self(Some(Arc::clone(authorizer)))
+    }
+
+    /// What is known of a UID that the agent of `cluster` states. The agents of a file that has changed since are closed.
+    fn trust(&self, cluster: &str, uid: &str) -> UidTrust {
+        let checked = self.0.as_ref().and_then(|authorizer| authorizer.check_uid(cluster, uid).ok());
+        checked.unwrap_or(UidTrust::NotAuthenticated)
+    }
 }
 
 impl<C: CloudProvider + 'static> CallRunner<C> {
@@ -89,12 +121,9 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
                 Input::Done
             }
             Call::TakeRegionLease(scope) => Input::RegionLeaseAnswered(self.acquire_lease(&scope, 0).await),
-            Call::PollCloud => Input::CloudEvents(fetch_cloud_events(&*self.cloud).await),
+            Call::PollCloud => Input::CloudEvents(self.poll_cloud().await),
             Call::ListInstances { asked, lease } => Input::Listed { asked, answer: self.list_instances(&lease).await },
-            Call::ReadListing { asked, scope, clusters } => {
-                let names: Vec<String> = clusters.iter().map(ToString::to_string).collect();
-                Input::ListingRead { asked, clusters, answer: self.store.latest_listing(&scope, &names).await }
-            }
+            Call::ReadListing { asked, scope, clusters } => self.read_listing(asked, scope, clusters).await,
             Call::ReadInterruptions { scope, after, within } => {
                 Input::InterruptionsRead(self.store.interruptions(&scope, after, clock::duration(within)).await)
             }
@@ -125,7 +154,8 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
                 let outcome = if self.fence.allows(&lease) {
                     let (store, cloud) = (&*self.store, &*self.cloud);
                     let context = call_context(&command, &self.fence, &lease);
-                    let command_runner = CommandRunner { store, cloud, fence: &self.fence, log: &self.log, lease };
+                    let (fence, log, warnings) = (&*self.fence, &self.log, &self.launch_warnings);
+                    let command_runner = CommandRunner { store, cloud, fence, log, lease, warnings };
                     within(context, command_runner.run(command.effect)).await
                 } else {
                     Err(retry("the cluster's lease may have run out"))
@@ -133,6 +163,22 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
                 Input::CommandEnded { cluster, id: command.id, outcome }
             }
         }
+    }
+
+    /// The listing that another replica has stored, as long as that is fresh.
+    async fn read_listing(&self, asked: Timestamp, scope: Scope, clusters: Vec<ClusterName>) -> Input {
+        let names: Vec<String> = clusters.iter().map(ToString::to_string).collect();
+        let answer = self.store.latest_listing(&scope, &names).await;
+        if let Ok(Some(listing)) = &answer {
+            let listed = asked - clock::millis(listing.age);
+            self.conditions.report(&Dependency::Listing(scope), Ok(()), listed);
+        }
+        Input::ListingRead { asked, clusters, answer }
+    }
+
+    /// Polls cloud events; `None` if the cloud does not answer: a later poll returns them. What calls the cloud logs that.
+    async fn poll_cloud(&self) -> Option<Vec<CloudEvent>> {
+        self.cloud.events().await.map(Option::unwrap_or_default).ok()
     }
 
     /// Writes outcomes of launches for the other replicas. A failure is logged.
@@ -153,7 +199,9 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
         agent_epoch: u64,
         uid: &str,
     ) -> Result<LeaseOutcome, StoreError> {
-        check_identity(cluster, uid, &self.store.cluster_identities(cluster, uid).await?)?;
+        if let Err(refusal) = check_identity(cluster, uid, &self.store.cluster_identities(cluster, uid).await?) {
+            self.claim_uid(cluster, uid, refusal).await?;
+        }
         let answer = self.acquire_lease(&Scope::cluster(cluster), agent_epoch).await?;
         if let LeaseOutcome::Granted { lease, .. } = &answer
             && !uid.is_empty()
@@ -166,6 +214,25 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
             bound?;
         }
         Ok(answer)
+    }
+
+    /// A name whose agent is authenticated goes before another one that states its UID and that nothing proves.
+    async fn claim_uid(&self, cluster: &ClusterName, uid: &str, refusal: StoreError) -> Result<(), StoreError> {
+        let trust = self.names.trust(cluster, uid);
+        if !matches!(refusal, StoreError::UidTaken { .. }) || trust == UidTrust::NotAuthenticated {
+            return Err(refusal);
+        }
+        match self.store.claim_uid(cluster, uid, trust == UidTrust::Named).await? {
+            UidClaim::Free => Ok(()),
+            UidClaim::Yielded { from } => {
+                warn!(%cluster, uid, from, "two names state one cluster UID; the other one is refused from now on");
+                Ok(())
+            }
+            UidClaim::Proven { known } => {
+                warn!(%cluster, uid, known, "two names state one cluster UID; this one is refused");
+                Err(refusal)
+            }
+        }
     }
 
     async fn acquire_lease(&self, scope: &Scope, agent_epoch: u64) -> Result<LeaseOutcome, StoreError> {
@@ -259,9 +326,13 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
     }
 
     pub(crate) fn renewer(&self) -> LeaseRenewer {
-        let (store, fence, held_leases) =
-            (Arc::clone(&self.store), Arc::clone(&self.fence), Arc::clone(&self.held_leases));
-        LeaseRenewer { store, fence, held_leases, duration: self.lease.duration }
+        LeaseRenewer {
+            store: Arc::clone(&self.store),
+            fence: Arc::clone(&self.fence),
+            held_leases: Arc::clone(&self.held_leases),
+            duration: self.lease.duration,
+            conditions: Arc::clone(&self.conditions),
+        }
     }
 
     /// Stops renewing a lease that was lost or is released; no call begins under it any more.
@@ -285,6 +356,7 @@ fn call_context(command: &Command, fence: &Arc<Fence>, lease: &Lease) -> CallCon
     let lane = match &command.effect {
         Effect::Launch(order) => order.lane,
         Effect::Relaunch(decided) => decided.machine.launch.lane,
+        Effect::ConfirmNotices { .. } => PriorityLane::Interruption,
         _ => PriorityLane::Pending,
     };
     let left = clock::duration(command.answer_by.duration_since(clock::now())).saturating_sub(TIME_FOR_ANSWER);
@@ -305,6 +377,7 @@ struct CommandRunner<'h, C> {
     fence: &'h Fence,
     log: &'h DecisionLog,
     lease: Lease,
+    warnings: &'h LaunchWarnings,
 }
 
 impl<C: CloudProvider> CommandRunner<'_, C> {
@@ -323,6 +396,10 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
             Effect::Inspect { cluster, cluster_uid, provider_id, .. } => {
                 let found = self.inspect(Owner { cluster: &cluster, uid: &cluster_uid }, &provider_id).await?;
                 Ok(Some(Event::Inspected { cluster, provider_id, found }))
+            }
+            Effect::ConfirmNotices { cluster, notices: asked } => {
+                let answer = self.ask_about_notices(&cluster, &asked).await;
+                Ok(Some(Event::NoticesAnswered { cluster, asked, answer }))
             }
             Effect::RecordLaunched { claim, attempt, provider_id, .. } => {
                 self.settle_launched(&claim, attempt, &provider_id).await
@@ -421,6 +498,24 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
         }
     }
 
+    /// What the cloud says itself about instances that notices name. A failure is an answer: what warnings are about ends
+    /// soon.
+    async fn ask_about_notices(&self, cluster: &ClusterName, asked: &[(ProviderId, InterruptionKind)]) -> NoticeAnswer {
+        let by_id = asked.iter().map(|(id, kind)| (Text::from(instance_id(id)), *kind));
+        match self.cloud.shown_notices(&by_id.collect::<Vec<_>>()).await {
+            Ok(Some(notices)) => {
+                let ids: BTreeMap<&str, &ProviderId> = asked.iter().map(|(id, _)| (instance_id(id), id)).collect();
+                let of = |notice: Notice| Some(((*ids.get(&*notice.instance)?).clone(), notice.kind));
+                NoticeAnswer::Shown(notices.into_iter().filter_map(of).collect())
+            }
+            Ok(None) => NoticeAnswer::NotAsked,
+            Err(error) => {
+                warn!(%cluster, %error, notices = asked.len(), "cannot ask the cloud about interruption notices");
+                NoticeAnswer::Failed
+            }
+        }
+    }
+
     async fn launch(&self, order: &LaunchOrder) -> Outcome {
         match self.cloud.launch(&LaunchRequest::from(order)).await {
             Ok(outcome) => {
@@ -431,8 +526,7 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
             }
             Err(error) => {
                 let failure = launch_failure(&error, order.repeats)?;
-                let LaunchOrder { cluster, claim, attempt, .. } = order;
-                warn!(%cluster, node_claim = %claim, attempt, %error, "launch failed");
+                self.warnings.log(order, &failure, &error, clock::now());
                 self.settle_outcome(order, &AttemptOutcome::Failed { why: format!("{failure:?}") }).await;
                 Ok(Some(launch_failed(order, failure)))
             }
@@ -569,68 +663,5 @@ fn attempt_failure(error: StoreError) -> Result<LaunchFailure, Retry> {
     }
 }
 
-/// Polls cloud events; none if the poll fails, because the next poll returns them.
-async fn fetch_cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent> {
-    cloud.events().await.unwrap_or_else(|error| {
-        warn!(%error, "cannot read cloud events; retrying");
-        Vec::new()
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use cloud::provider::InstanceDetails;
-    use model::{CapacityType, RefusedOption, Timestamp};
-
-    use super::*;
-
-    #[test]
-    fn a_launch_event_contains_the_unavailable_options() {
-        let instance = Instance {
-            id: "i-1".into(),
-            provider_id: "aws:///z/i-1".into(),
-            instance_type: "t.4".into(),
-            zone: "z".into(),
-            capacity_type: CapacityType::Spot,
-            state: InstanceState::Pending,
-            cluster: "c1".into(),
-            cluster_uid: "uid-1".into(),
-            claim: "a".into(),
-            pool: "pool".into(),
-            launched: Timestamp::default(),
-            details: InstanceDetails::default(),
-        };
-        let unavailable = vec![RefusedOption::without_capacity("t.2".into(), "y".into())];
-        let event = launched("c1".into(), "a".into(), 1, LaunchOutcome { instance, unavailable: unavailable.clone() });
-        let Event::Launched(launched) = event else { panic!("{event:?}") };
-        assert_eq!((&**launched.instance_type, &**launched.zone), ("t.4", "z"));
-        assert_eq!(launched.unavailable, unavailable);
-    }
-
-    #[test]
-    fn an_attempt_that_the_store_rejects_ends_its_launch_and_a_store_failure_does_not() {
-        let refused = StoreError::AttemptRefused {
-            scope: Scope::cluster("blue"),
-            claim: "web-1".to_owned(),
-            attempt: 2,
-            why: "the attempt before it has not failed".to_owned(),
-        };
-        let Ok(LaunchFailure::Refused { message, retryable, .. }) = attempt_failure(refused) else {
-            panic!("the launch must fail, not be retried");
-        };
-        assert!(!retryable && message.contains("web-1"), "{message}");
-        let unreachable = StoreError::Server { what: "begin an attempt", why: "cut".to_owned() };
-        assert!(attempt_failure(unreachable).is_err());
-    }
-
-    #[test]
-    fn a_refusal_ends_a_launch_only_if_no_earlier_call_may_have_launched_the_instance() {
-        let refused = CloudError::Refused {
-            operation: "CreateFleet".into(),
-            code: "UnauthorizedOperation".into(),
-            message: "no permission".to_owned(),
-        };
-        assert!(matches!(launch_failure(&refused, false), Ok(LaunchFailure::Refused { .. })));
-        assert!(launch_failure(&refused, true).is_err());
-    }
-}
+mod tests;

@@ -224,6 +224,7 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
             epoch: self.cluster.epoch(),
             uid: self.cluster.uid().clone(),
             agent_version: self.context.sessions.agent_version(&self.name),
+            api_server_unreachable: self.context.sessions.is_api_server_unreachable(&self.name),
         }
     }
 

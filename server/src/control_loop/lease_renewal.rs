@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::{error, warn};
+use tracing::error;
 
 use super::heartbeat::Heartbeat;
+use crate::conditions::{Conditions, Dependency, Failure};
 use replica::fence::Fence;
-use store::Store;
 use store::lease::{Lease, Renewal};
+use store::{Store, clock};
 
 /// Leases renewed by one statement. They expire together and share one row; a failure affects no
 /// more than these.
@@ -48,6 +49,10 @@ impl HeldLeases {
         held.values().cloned().chain(more.collect::<Vec<_>>()).collect()
     }
 
+    fn is_empty(&self) -> bool {
+        self.leases().is_empty()
+    }
+
     fn leases(&self) -> MutexGuard<'_, BTreeMap<String, Lease>> {
         // Every critical section is one map operation, so a poisoned lock guards a consistent map.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,6 +68,8 @@ pub(crate) struct LeaseRenewer {
     pub held_leases: Arc<HeldLeases>,
     /// Lease duration.
     pub duration: Duration,
+    /// Whether the leases are renewed.
+    pub conditions: Arc<Conditions>,
 }
 
 impl LeaseRenewer {
@@ -79,11 +86,17 @@ impl LeaseRenewer {
                     lost.iter().for_each(|lease| self.held_leases.remove(lease));
                     all.lost.extend(lost);
                     all.requested.extend(requested);
+                    self.report(Ok(()));
                 }
-                Err(error) => warn!(%error, leases = some.len(), "cannot renew leases; retrying"),
+                // Logged once, where it is reported.
+                Err(error) => self.report(Err(Failure::no_answer(error.to_string()))),
             }
         }
         all
+    }
+
+    fn report(&self, renewed: Result<(), Failure>) {
+        self.conditions.report(&Dependency::Leases, renewed, clock::now());
     }
 }
 
@@ -161,7 +174,12 @@ async fn renew_periodically(
             },
             () = tokio::time::sleep(interval) => None,
         };
-        let Some(leases) = leases_due(&renewer.held_leases, by_loop, heartbeat.stall_reason()) else { continue };
+        let Some(leases) = leases_due(&renewer.held_leases, by_loop, heartbeat.stall_reason()) else {
+            if renewer.held_leases.is_empty() {
+                renewer.report(Ok(()));
+            }
+            continue;
+        };
         let renewal = renewer.renew(&leases).await;
         if renewal_sender.send(renewal).is_err() {
             return;

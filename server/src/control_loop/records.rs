@@ -3,6 +3,9 @@
 use controller::{DecidedLaunch, Decision, PlannedMachine};
 use model::{LaunchOrder, Text};
 
+use prost::Message;
+
+use crate::fleet::decision_effects;
 use crate::views;
 use replica::{holds, intents, replacements};
 use store::log::{DecisionRow, Entry};
@@ -19,6 +22,7 @@ pub(super) fn entry(decision: &Decision, terms: impl Fn(&LaunchOrder) -> Text) -
         report: reasons.join("\n"),
         replay: None,
         moves: replica::moves::encode(&decision.moves),
+        effects: decision_effects::effects(decision).encode_to_vec(),
     };
     Entry {
         decision: row,

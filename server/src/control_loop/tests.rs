@@ -152,6 +152,7 @@ impl Fixture {
             admissions: admissions_of_each(1),
             syncs_counters: true,
             questions: mpsc::channel(1).1,
+            conditions: Arc::default(),
         };
         let stop = CancellationToken::new();
         let stopped = stop.clone();

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::state_log;
 use crate::fleet::change_log::{Change, ChangeLog};
+use crate::fleet::decision_effects;
 use crate::fleet::directory::Directory;
 use crate::fleet::encode::{self, Owner};
 use crate::fleet::rows::{self, RowChanges};
@@ -79,7 +80,7 @@ impl ViewPublisher {
             changes.push(change);
         }
         let published = Arc::new(fleet.clone());
-        self.directory.publish_own(summaries, || {
+        self.directory.publish_own(summaries, fleet.taken_at, || {
             self.views.send_replace(published);
         });
         for change in changes {
@@ -103,7 +104,7 @@ impl ViewPublisher {
     fn push_decisions(&self, before: Option<&ClusterView>, view: &ClusterView) {
         let last = before.and_then(|before| before.decisions.first()).map(|decision| decision.id);
         let new: Vec<_> = view.decisions.iter().take_while(|decision| Some(decision.id) > last).collect();
-        let rows = new.into_iter().rev().map(|decision| Arc::new(encode::decision(decision)));
+        let rows = new.into_iter().rev().map(|decision| Arc::new(decision_effects::decision(decision)));
         self.changes.decisions.push(&view.cluster, rows.map(|row| Change::Set { row, before: None }));
     }
 }
@@ -118,7 +119,7 @@ fn apply(fleet: &mut FleetView, ViewUpdate { cluster, view, at }: ViewUpdate) ->
     let (view, owner) = *view;
     let before = fleet.clusters.get(&cluster).cloned();
     let summary = encode::cluster(&view, &owner, at);
-    let (rows, changed) = rows::refresh(before.as_ref().map(|before| (&before.view, &before.rows)), &view);
+    let (rows, changed) = rows::refresh(before.as_ref().map(|before| (&before.view, &before.rows)), &view, at);
     let after = Arc::new(PublishedCluster { view, rows });
     fleet.clusters.insert(cluster.clone(), Arc::clone(&after));
     (Some(summary), ClusterChange { cluster, before, after: Some(after), rows: changed })

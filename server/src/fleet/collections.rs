@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use fleetwright_proto::v1;
 use listing::{ListRequest, Schema};
+use model::ClusterName;
 use tonic::{Request, Status, Streaming};
 
 use super::change_log::ChangeLog;
 use super::replica_clients::ReplicaClient;
 use super::resource::Resource;
 use super::rows::ClusterRows;
-use super::schemas;
+use super::{resource_names as names, schemas};
 use crate::views::ResourceChanges;
 
 /// A part of a list, as one replica answers it.
@@ -45,6 +46,24 @@ pub(crate) struct WatchMessage<M> {
     pub(crate) reset: Vec<String>,
 }
 
+/// Whether the resource of this name is below the parent of a list or a watch, if its cluster is.
+pub(crate) type IsBelow = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// The parent of collections of clusters: all that a cluster has is below it.
+fn of_cluster(parent: &str) -> Result<(Option<ClusterName>, IsBelow), Status> {
+    let is_below: IsBelow = Arc::new(|_: &str| true);
+    Ok((names::parse_parent(parent)?, is_below))
+}
+
+/// The parent of collections of namespaces.
+fn of_namespace(parent: &str) -> Result<(Option<ClusterName>, IsBelow), Status> {
+    let (cluster, namespace) = names::parse_namespace_parent(parent)?;
+    let is_below: IsBelow = Arc::new(move |name: &str| {
+        namespace.as_deref().is_none_or(|namespace| name.split('/').nth(3).is_some_and(|found| found == namespace))
+    });
+    Ok((cluster, is_below))
+}
+
 /// A collection of a cluster.
 #[tonic::async_trait]
 pub(crate) trait Collection: Send + Sync + 'static {
@@ -57,6 +76,12 @@ pub(crate) trait Collection: Send + Sync + 'static {
     const NAME: &'static str;
     /// Whether the rows of a cluster are in the order of their names.
     const SORTED: bool;
+
+    /// The cluster that `parent` names, if it names one, and whether a row is below it.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the parent has another form.
+    fn parent(parent: &str) -> Result<(Option<ClusterName>, IsBelow), Status>;
 
     fn schema() -> &'static Schema<Self::Row>;
     fn arguments(request: &Self::ListRequest) -> ListRequest<'_>;
@@ -75,7 +100,7 @@ pub(crate) trait Collection: Send + Sync + 'static {
 
 macro_rules! collection {
     (
-        $collection:ident, $row:ident, $field:ident, $sorted:literal, $schema:ident,
+        $collection:ident, $row:ident, $field:ident, $sorted:literal, $parent:ident, $schema:ident,
         $list:ident, $list_request:ident, $list_response:ident, $watch:ident, $watch_request:ident, $watch_response:ident
     ) => {
         pub(crate) struct $collection;
@@ -96,6 +121,10 @@ macro_rules! collection {
             type WatchResponse = v1::$watch_response;
             const NAME: &'static str = stringify!($field);
             const SORTED: bool = $sorted;
+
+            fn parent(parent: &str) -> Result<(Option<ClusterName>, IsBelow), Status> {
+                $parent(parent)
+            }
 
             fn schema() -> &'static Schema<Self::Row> {
                 &schemas::$schema
@@ -159,6 +188,7 @@ collection!(
     Pool,
     pools,
     true,
+    of_cluster,
     POOLS,
     list_pools,
     ListPoolsRequest,
@@ -172,6 +202,7 @@ collection!(
     Node,
     nodes,
     true,
+    of_cluster,
     NODES,
     list_nodes,
     ListNodesRequest,
@@ -186,6 +217,7 @@ collection!(
     Pod,
     pods,
     false,
+    of_namespace,
     PODS,
     list_pods,
     ListPodsRequest,

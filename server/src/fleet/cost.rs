@@ -7,41 +7,49 @@ use futures::future::join_all;
 use model::ClusterName;
 use tonic::Status;
 
+use super::access::Access;
 use super::api::FleetApi;
-use super::resource_names as names;
+use super::{enum_values, resource_names as names};
+use crate::capacity::errors;
 
 impl FleetApi {
     /// Sums of all replicas; of this one alone if `part` is set.
-    pub(super) async fn cost_now(&self, request: v1::GetCostRequest, part: bool) -> Result<v1::Cost, Status> {
+    pub(super) async fn cost_now(
+        &self,
+        request: v1::ComputeCostRequest,
+        access: &Access,
+    ) -> Result<v1::ComputeCostResponse, Status> {
         let only = match request.parent.as_str() {
             "" => None,
             parent => names::parse_parent(parent)?,
         };
         let group = v1::CostGroup::try_from(request.group_by)
-            .map_err(|_| Status::invalid_argument(format!("group_by {} is not known", request.group_by)))?;
-        let mut unreachable = self.unreachable(only.as_ref()).await?;
-        let mut sums = self.own_sums(only.as_ref(), group);
-        if part {
+            .map_err(|_| errors::invalid_argument("group_by", format!("group_by {} is not known", request.group_by)))?;
+        let mut unreachable = self.unreachable(only.as_ref(), access).await?;
+        let mut sums = self.own_sums(only.as_ref(), group, access);
+        if access.part {
             return Ok(cost(sums, Vec::new()));
         }
-        let asked = self.replicas.reachable().into_iter().map(|(instance, mut client)| {
+        let asked = self.replicas.reachable(&access.clusters).into_iter().map(|(instance, mut client)| {
             let request = request.clone();
-            async move { (instance, client.get_cost(request).await) }
+            async move { (instance, client.compute_cost(request).await) }
         });
         for (instance, answer) in join_all(asked).await {
             match answer {
                 Ok(answer) => answer.into_inner().sums.into_iter().for_each(|sum| add(&mut sums, sum)),
-                Err(_) => unreachable.extend(self.unanswered_of(&instance, only.as_ref())),
+                Err(_) => unreachable.extend(self.unanswered_of(&instance, only.as_ref(), access)),
             }
         }
         unreachable.sort_unstable();
         Ok(cost(sums, unreachable))
     }
 
-    fn own_sums(&self, only: Option<&ClusterName>, group: v1::CostGroup) -> Sums {
+    fn own_sums(&self, only: Option<&ClusterName>, group: v1::CostGroup, access: &Access) -> Sums {
         // As in lists: the view of a cluster whose lease was lost is published until the loss is noticed.
         let (view, own) = (self.views.borrow().clone(), self.directory.own());
-        let is_asked = |name: &ClusterName| own.contains(name) && only.is_none_or(|only| only == name);
+        let is_asked = |name: &ClusterName| {
+            own.contains(name) && access.clusters.allows(name) && only.is_none_or(|only| only == name)
+        };
         let mut sums = Sums::new();
         for (cluster, published) in view.clusters.iter().filter(|(name, _)| is_asked(name)) {
             for node in published.rows.nodes.iter().filter(|node| !node.node_claim.is_empty()) {
@@ -49,7 +57,7 @@ impl FleetApi {
                     v1::CostGroup::Unspecified => String::new(),
                     v1::CostGroup::Cluster => names::cluster(cluster),
                     v1::CostGroup::Pool => names::child(cluster, "pools", &node.pool),
-                    v1::CostGroup::CapacityType => node.capacity_type.clone(),
+                    v1::CostGroup::CapacityType => enum_values::capacity_type_label(node.capacity_type()),
                     v1::CostGroup::InstanceType => node.instance_type.clone(),
                     v1::CostGroup::Zone => node.zone.clone(),
                 };
@@ -102,8 +110,8 @@ fn add_breakdown(sum: &mut v1::CostBreakdown, of: &v1::CostBreakdown) {
     *unexplained += of.unexplained;
 }
 
-fn cost(sums: Sums, unreachable: Vec<String>) -> v1::Cost {
-    let mut cost = v1::Cost { unreachable, ..v1::Cost::default() };
+fn cost(sums: Sums, unreachable: Vec<String>) -> v1::ComputeCostResponse {
+    let mut cost = v1::ComputeCostResponse { unreachable, ..v1::ComputeCostResponse::default() };
     for (group, mut sum) in sums {
         cost.price_micro_usd_per_hour += sum.price_micro_usd_per_hour;
         cost.machine_count += sum.machine_count;

@@ -5,7 +5,10 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use tonic::Status;
 
-use crate::capacity::errors::store_failed;
+use super::access::Access;
+use super::encode::{signed, unsigned};
+use super::enum_values;
+use crate::capacity::errors::{self, store_failed};
 use store::Archive;
 use store::lease::Scope;
 use store::log::{Blob, BlobHash, DecisionFilter, DecisionRow, LogChunk, LogSegment, Replay, StoredDecision};
@@ -27,14 +30,26 @@ fn parts<T: Send + 'static>(messages: Vec<T>) -> Parts<T> {
 pub(super) async fn list(
     store: &(impl Archive + ?Sized),
     request: v1::ReadDecisionsRequest,
+    access: &Access,
 ) -> Result<Parts<v1::ReadDecisionsResponse>, Status> {
     let scope = (!request.cluster_name.is_empty()).then(|| Scope::cluster(&request.cluster_name));
+    match &scope {
+        Some(_) => access.check(&request.cluster_name)?,
+        None if request.number == 0 => access.check_fleet("the log of all clusters, without cluster_name,")?,
+        None => {}
+    }
     let found = if request.number > 0 {
-        let found = store.decision(request.number).await.map_err(store_failed)?;
-        found.into_iter().filter(|stored| scope.as_ref().is_none_or(|scope| *scope == stored.scope)).collect()
+        let found = store.decision(unsigned(request.number)).await.map_err(store_failed)?;
+        let is_asked = |stored: &StoredDecision| {
+            let cluster = stored.scope.cluster_name();
+            scope.as_ref().is_none_or(|scope| *scope == stored.scope)
+                && (access.clusters.is_of_all() || cluster.is_some_and(|cluster| access.clusters.allows(cluster)))
+        };
+        found.into_iter().filter(is_asked).collect()
     } else {
-        let limit = if request.limit == 0 { DECISIONS.0 } else { request.limit.min(DECISIONS.1) };
-        let before = (request.before_number > 0).then_some(request.before_number);
+        let limit = u32::try_from(request.limit).unwrap_or_default();
+        let limit = if limit == 0 { DECISIONS.0 } else { limit.min(DECISIONS.1) };
+        let before = (request.before_number > 0).then(|| unsigned(request.before_number));
         store.decisions(&DecisionFilter { scope, limit, before }).await.map_err(store_failed)?
     };
     let message = |stored| v1::ReadDecisionsResponse { decision: Some(decision(stored)) };
@@ -45,18 +60,23 @@ pub(super) async fn list(
 pub(super) async fn segment(
     store: &(impl Archive + ?Sized),
     request: v1::ReadLogRequest,
+    access: &Access,
 ) -> Result<Parts<v1::ReadLogResponse>, Status> {
     let v1::ReadLogRequest { scope, segment: number } = request;
     let scope = Scope::parse(&scope)
-        .ok_or_else(|| Status::invalid_argument(format!("{scope:?} is not a scope; use cluster/<name>")))?;
-    let segment = store.log_segment(&scope, number).await.map_err(store_failed)?;
+        .ok_or_else(|| errors::invalid_argument("scope", format!("{scope:?} is not a scope; use cluster/<name>")))?;
+    match scope.cluster_name() {
+        Some(cluster) => access.check(cluster)?,
+        None => access.check_fleet("the log of an account and region")?,
+    }
+    let segment = store.log_segment(&scope, unsigned(number)).await.map_err(store_failed)?;
     let segment = segment.ok_or_else(|| Status::not_found(format!("segment {number} of {scope} not found")))?;
     let LogSegment { epoch, started_ms, chunks } = segment;
     let message = move |chunk: &LogChunk, bytes: &[u8]| v1::ReadLogResponse {
-        epoch,
+        epoch: signed(epoch),
         started_ms,
-        first_sequence: chunk.first_sequence,
-        last_sequence: chunk.last_sequence,
+        first_sequence: signed(chunk.first_sequence),
+        last_sequence: signed(chunk.last_sequence),
         packed_at_ms: chunk.at_ms,
         bytes: bytes.to_vec(),
     };
@@ -70,7 +90,7 @@ pub(super) async fn content(
     request: v1::ReadContentRequest,
 ) -> Result<Parts<v1::ReadContentResponse>, Status> {
     let hash = <[u8; 32]>::try_from(request.hash);
-    let hash = BlobHash(hash.map_err(|_| Status::invalid_argument("a hash must have 32 bytes"))?);
+    let hash = BlobHash(hash.map_err(|_| errors::invalid_argument("hash", "a hash must have 32 bytes"))?);
     let blob = store.blob(&hash).await.map_err(store_failed)?;
     let blob = blob.ok_or_else(|| Status::not_found(format!("content {hash} not found")))?;
     let part = |bytes: &[u8]| v1::ReadContentResponse { kind: blob.kind.clone(), bytes: bytes.to_vec() };
@@ -78,19 +98,19 @@ pub(super) async fn content(
 }
 
 fn decision(stored: StoredDecision) -> v1::RecordedDecision {
-    // The moves are read by the next owner of the cluster alone.
-    let DecisionRow { number, decided_at_ms, kind, summary, report, replay, moves: _ } = stored.decision;
+    // The moves are read by the next owner of the cluster alone, and the effects by those who read decisions.
+    let DecisionRow { number, decided_at_ms, kind, summary, report, replay, moves: _, effects: _ } = stored.decision;
     v1::RecordedDecision {
         scope: stored.scope.key(),
-        epoch: stored.epoch,
-        number,
+        epoch: signed(stored.epoch),
+        number: signed(number),
         decided_at_ms,
-        kind,
+        kind: enum_values::decision_kind(&kind).into(),
         summary,
         report,
         source: replay.map(|replay| v1::DecisionSource {
-            segment: replay.segment,
-            sequence: replay.sequence,
+            segment: signed(replay.segment),
+            sequence: signed(replay.sequence),
             stance: replay.stance,
             plan: replay.plan,
             policy: replay.policy.map(|hash| hash.0.to_vec()).unwrap_or_default(),
@@ -108,8 +128,8 @@ pub(crate) fn read_decision(message: v1::RecordedDecision) -> Option<StoredDecis
     let replay = |source: v1::DecisionSource| {
         let policy = if source.policy.is_empty() { None } else { Some(hash(source.policy)?) };
         Some(Replay {
-            segment: source.segment,
-            sequence: source.sequence,
+            segment: unsigned(source.segment),
+            sequence: unsigned(source.sequence),
             stance: source.stance,
             plan: source.plan,
             policy,
@@ -119,13 +139,15 @@ pub(crate) fn read_decision(message: v1::RecordedDecision) -> Option<StoredDecis
             plan_digest: source.plan_digest,
         })
     };
+    let kind = enum_values::decision_kind_word(message.kind());
     let replay = match message.source {
         Some(source) => Some(replay(source)?),
         None => None,
     };
-    let v1::RecordedDecision { number, decided_at_ms, kind, summary, report, .. } = message;
-    let decision = DecisionRow { number, decided_at_ms, kind, summary, report, replay, moves: String::new() };
-    Some(StoredDecision { scope: Scope::parse(&message.scope)?, epoch: message.epoch, decision })
+    let v1::RecordedDecision { number, decided_at_ms, summary, report, .. } = message;
+    let number = unsigned(number);
+    let decision = DecisionRow { number, decided_at_ms, kind, summary, report, replay, ..DecisionRow::default() };
+    Some(StoredDecision { scope: Scope::parse(&message.scope)?, epoch: unsigned(message.epoch), decision })
 }
 
 /// Assembles a segment from its parts.
@@ -135,13 +157,14 @@ pub(crate) async fn read_segment(
 ) -> Result<LogSegment, Status> {
     let empty = LogSegment { epoch: 0, started_ms: 0, chunks: Vec::new() };
     let joined = |mut segment: LogSegment, part: v1::ReadLogResponse| async move {
-        (segment.epoch, segment.started_ms) = (part.epoch, part.started_ms);
-        match segment.chunks.last_mut().filter(|chunk| chunk.first_sequence == part.first_sequence) {
+        (segment.epoch, segment.started_ms) = (unsigned(part.epoch), part.started_ms);
+        let first_sequence = unsigned(part.first_sequence);
+        match segment.chunks.last_mut().filter(|chunk| chunk.first_sequence == first_sequence) {
             Some(chunk) => chunk.bytes.extend(part.bytes),
             None => segment.chunks.push(LogChunk {
                 segment: number,
-                first_sequence: part.first_sequence,
-                last_sequence: part.last_sequence,
+                first_sequence,
+                last_sequence: unsigned(part.last_sequence),
                 at_ms: part.packed_at_ms,
                 bytes: part.bytes,
             }),
@@ -177,7 +200,7 @@ mod tests {
             summary: "buys".to_owned(),
             report: "why\nand why".to_owned(),
             replay,
-            moves: String::new(),
+            ..DecisionRow::default()
         };
         StoredDecision { scope: Scope::cluster("blue"), epoch: 3, decision }
     }
@@ -202,6 +225,23 @@ mod tests {
             let before = stored(replay);
             assert_eq!(read_decision(decision(before.clone())), Some(before));
         }
+    }
+
+    #[test]
+    fn the_kind_is_the_enum_of_the_api_in_a_message_and_the_word_of_the_log_in_a_row() {
+        for (word, kind) in [
+            ("provision", v1::DecisionKind::Provision),
+            ("static-scale-down", v1::DecisionKind::StaticScaleDown),
+            ("hold-ended", v1::DecisionKind::HoldEnded),
+        ] {
+            let mut row = stored(None);
+            word.clone_into(&mut row.decision.kind);
+            let message = decision(row);
+            assert_eq!(message.kind(), kind);
+            assert_eq!(read_decision(message).map(|read| read.decision.kind), Some(word.to_owned()));
+        }
+        let newer = v1::RecordedDecision { kind: 1_000, ..decision(stored(None)) };
+        assert_eq!(read_decision(newer).map(|read| read.decision.kind), Some(String::new()), "no word of this release");
     }
 
     #[test]

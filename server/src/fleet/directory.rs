@@ -13,7 +13,7 @@ use store::replicas::ClusterSummaryRow;
 use tracing::warn;
 
 use super::change_log::{Change, ChangeLog};
-use super::encode;
+use super::{encode, since};
 
 /// Where a summary comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,16 +58,24 @@ impl Directory {
         &self.changes
     }
 
-    /// Sets the summaries of clusters that this process decides for, `None` once it does not any more, and publishes their
+    /// Sets the summaries of clusters that this process decides for, `None` once it does not any more at `now`, and publishes their
     /// views by `publish_views`. Other threads see both change at the same time: a client that has seen a change in a
     /// summary also finds it in the metrics, which are read from views, and the other way round.
-    pub(crate) fn publish_own(&self, summaries: Vec<(ClusterName, Option<v1::Cluster>)>, publish_views: impl FnOnce()) {
+    pub(crate) fn publish_own(
+        &self,
+        summaries: Vec<(ClusterName, Option<v1::Cluster>)>,
+        now: Timestamp,
+        publish_views: impl FnOnce(),
+    ) {
         let mut state = self.lock();
         publish_views();
         for (cluster, summary) in summaries {
             match summary {
                 Some(row) => self.set(&mut state, &cluster, row, Source::Own),
-                None => self.set_stale(&mut state, |name, entry| *name == cluster && entry.source == Source::Own),
+                None => {
+                    let is_lost = |name: &ClusterName, entry: &Entry| *name == cluster && entry.source == Source::Own;
+                    self.set_stale(&mut state, Some(now), is_lost);
+                }
             }
         }
     }
@@ -85,15 +93,17 @@ impl Directory {
     /// A replica decides for these clusters no more.
     pub(crate) fn release_of_replica(&self, instance: &Arc<str>, clusters: &BTreeSet<ClusterName>) {
         let source = Source::Replica(Arc::clone(instance));
-        self.set_stale(&mut self.lock(), |name, entry| entry.source == source && clusters.contains(name));
+        let mut state = self.lock();
+        let heard = state.heard.get(instance).copied();
+        self.set_stale(&mut state, heard, |name, entry| entry.source == source && clusters.contains(name));
     }
 
     /// The connection to a replica ended.
     pub(crate) fn lose_replica(&self, instance: &Arc<str>) {
         let source = Source::Replica(Arc::clone(instance));
         let mut state = self.lock();
-        state.heard.remove(instance);
-        self.set_stale(&mut state, |_, entry| entry.source == source);
+        let heard = state.heard.remove(instance);
+        self.set_stale(&mut state, heard, |_, entry| entry.source == source);
     }
 
     /// Clusters of a replica whose connection is open.
@@ -145,7 +155,7 @@ impl Directory {
             entry.written = true;
             ClusterSummaryRow {
                 cluster: cluster.to_string(),
-                epoch: entry.row.epoch,
+                epoch: encode::unsigned(entry.row.epoch),
                 replica: entry.row.replica.clone(),
                 observed_ms: entry.row.observe_time.as_ref().map_or(0, encode::to_millis),
                 summary: entry.row.encode_to_vec(),
@@ -169,6 +179,11 @@ impl Directory {
         let state = self.lock();
         let own = state.clusters.iter().filter(|(_, entry)| entry.source == Source::Own);
         own.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// How many clusters of the fleet `is_counted`, whoever decides for them.
+    pub(crate) fn count(&self, is_counted: impl Fn(&ClusterName) -> bool) -> usize {
+        self.lock().clusters.keys().filter(|name| is_counted(name)).count()
     }
 
     /// Who answers for a cluster; `None` if it does not exist.
@@ -214,6 +229,7 @@ impl Directory {
             return;
         }
         let before = known.map(|known| Arc::clone(&known.row));
+        let row = if source == Source::Own { since::carry(before.as_deref(), row) } else { row };
         let is_same = before.as_ref().is_some_and(|before| is_same(before, &row));
         let written = is_same && known.is_some_and(|known| known.written && known.source == source);
         let row = Arc::new(row);
@@ -231,10 +247,13 @@ impl Directory {
         }
     }
 
-    fn set_stale(&self, state: &mut State, is_lost: impl Fn(&ClusterName, &Entry) -> bool) {
+    /// Nobody decides for these clusters any more; they were `seen` last then.
+    fn set_stale(&self, state: &mut State, seen: Option<Timestamp>, is_lost: impl Fn(&ClusterName, &Entry) -> bool) {
         for (name, entry) in state.clusters.iter_mut().filter(|(name, entry)| is_lost(name, entry)) {
             let before = Arc::clone(&entry.row);
-            entry.row = Arc::new(v1::Cluster { stale: true, ..v1::Cluster::clone(&before) });
+            let seen = seen.filter(|_| before.connected).map(encode::timestamp);
+            let observe_time = seen.or(before.observe_time);
+            entry.row = Arc::new(v1::Cluster { stale: true, observe_time, ..v1::Cluster::clone(&before) });
             entry.source = Source::Stored;
             self.changes.push(name, [Change::Set { row: Arc::clone(&entry.row), before: Some(before) }]);
         }
@@ -250,13 +269,13 @@ fn is_same(one: &v1::Cluster, other: &v1::Cluster) -> bool {
     one.stale == other.stale && v1::Cluster { observe_time: one.observe_time, ..other.clone() } == *one
 }
 
-/// A cluster is as old as the last message of the replica that decides for it.
+/// A cluster is as old as the last message of the replica that decides for it; without its agent, as that of the agent.
 fn present(state: &State, entry: &Entry, now: Timestamp) -> v1::Cluster {
     let mut row = v1::Cluster::clone(&entry.row);
     let heard = match &entry.source {
-        Source::Own => Some(now),
-        Source::Replica(instance) => state.heard.get(instance).copied(),
-        Source::Stored => None,
+        Source::Own if row.connected => Some(now),
+        Source::Replica(instance) if row.connected => state.heard.get(instance).copied(),
+        Source::Own | Source::Replica(_) | Source::Stored => None,
     };
     let observed = row.observe_time.as_ref().map(encode::to_millis);
     let latest = observed.max(heard.map(Timestamp::as_millis));
@@ -266,14 +285,14 @@ fn present(state: &State, entry: &Entry, now: Timestamp) -> v1::Cluster {
 
 fn is_newer(row: &ClusterSummaryRow, entry: &Entry) -> bool {
     let known = (entry.row.epoch, entry.row.observe_time.as_ref().map_or(0, encode::to_millis));
-    entry.source == Source::Stored && known < (row.epoch, row.observed_ms)
+    entry.source == Source::Stored && known < (encode::signed(row.epoch), row.observed_ms)
 }
 
 fn decode(row: &ClusterSummaryRow) -> Option<v1::Cluster> {
     match v1::Cluster::decode(&*row.summary) {
         Ok(summary) => Some(v1::Cluster {
             name: super::resource_names::cluster(&row.cluster),
-            epoch: row.epoch,
+            epoch: encode::signed(row.epoch),
             replica: row.replica.clone(),
             observe_time: Some(encode::from_millis(row.observed_ms)),
             ..summary

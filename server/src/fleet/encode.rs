@@ -1,28 +1,32 @@
 //! Encodes views as resources. Long lists are truncated; the result does not influence decisions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use controller::StageKind;
 use controller::guardrails::view::WaitingRemoval;
 use controller::guardrails::{GuardrailsView, Mode};
-use controller::view::{ClusterView, MachineView, NodeView, PendingPodView, PodOutlook};
-use controller::{Decision, StageKind};
+use controller::view::{ClusterView, MachineView, NodeView, PendingPodView, PodOutlook, PoolView};
 use cost::{CostCause, CostParts};
 use fleetwright_proto::v1;
+use model::disruption_policy::DisruptionReason;
 use model::plan::Reason;
-use model::{ClusterName, PoolName, Text, Timestamp};
+use model::{ClusterName, PoolName, Resources, Text, Timestamp, quantity};
 use prost_types::Timestamp as ProtoTimestamp;
 use trace::SpanContext;
 
-use super::resource_names as names;
-use crate::{telemetry, views};
+use super::{enum_values, resource_names as names};
+use crate::telemetry;
 
 /// Maximum waiting removals of a cluster; all of them are counted.
 const WAITING_SHOWN: usize = 200;
 
-/// Maximum problems and unmanaged NodePools of a cluster.
+/// Maximum problems, unmanaged NodePools and unusable Nodes of a cluster.
 const OBJECTS_SHOWN: usize = 50;
 
-/// Who decides for a cluster.
+/// Why the agent of a cluster ended its stream, where its API server does not answer.
+const API_SERVER_UNREACHABLE: &str = "the agent ended its stream because the API server of the cluster does not answer";
+
+/// Who decides for a cluster, and what is known of its agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// Owner name of the lease.
@@ -33,6 +37,8 @@ pub(crate) struct Owner {
     pub(crate) uid: Text,
     /// Version of the agent; empty while none is connected.
     pub(crate) agent_version: Text,
+    /// Whether the agent said last that its API server does not answer.
+    pub(crate) api_server_unreachable: bool,
 }
 
 /// A time as message.
@@ -64,13 +70,14 @@ pub(crate) fn in_lists(mut row: v1::Cluster) -> v1::Cluster {
 pub(crate) fn cluster(view: &ClusterView, owner: &Owner, at: Timestamp) -> v1::Cluster {
     let unmanaged = view.unmanaged_pools.iter().take(OBJECTS_SHOWN);
     let problems = view.problems.iter().take(OBJECTS_SHOWN);
+    let unusable = view.unusable_nodes.iter().take(OBJECTS_SHOWN);
     v1::Cluster {
         name: names::cluster(&view.cluster),
         uid: owner.uid.to_string(),
         observe_time: Some(timestamp(at)),
         stale: false,
         replica: owner.replica.clone(),
-        epoch: owner.epoch,
+        epoch: signed(owner.epoch),
         connected: view.connected,
         synced: view.synced,
         agent_version: if view.connected { owner.agent_version.to_string() } else { String::new() },
@@ -81,6 +88,7 @@ pub(crate) fn cluster(view: &ClusterView, owner: &Owner, at: Timestamp) -> v1::C
         price_micro_usd_per_hour: view.cost.0,
         blocked_reason: blocked_reason(view),
         plan_error: view.last_error.clone().unwrap_or_default(),
+        unsynced_time: view.unsynced_since.map(timestamp),
         guardrails: Some(guardrails(&view.guardrails)),
         unavailable_offering_count: number(view.unavailable_offerings),
         planning: view.planning.map(|plan| v1::Planning {
@@ -93,7 +101,15 @@ pub(crate) fn cluster(view: &ClusterView, owner: &Owner, at: Timestamp) -> v1::C
         unmanaged_pools: unmanaged
             .map(|(pool, reason)| v1::UnmanagedPool { node_pool: pool.to_string(), reason: reason.to_string() })
             .collect(),
+        disconnect_reason: if view.connected { String::new() } else { disconnect_reason(owner) },
+        unusable_nodes: unusable.map(|(node, reason)| format!("Node {node} {reason}")).collect(),
+        // What a view does not have is carried on from the row before.
+        ..v1::Cluster::default()
     }
+}
+
+fn disconnect_reason(owner: &Owner) -> String {
+    if owner.api_server_unreachable { API_SERVER_UNREACHABLE.to_owned() } else { String::new() }
 }
 
 fn blocked_reason(view: &ClusterView) -> String {
@@ -123,6 +139,13 @@ fn guardrails(guardrails: &GuardrailsView) -> v1::Guardrails {
         removed_count: number(guardrails.removed),
         waiting_removals: guardrails.waiting_removals.iter().take(WAITING_SHOWN).map(waiting).collect(),
         waiting_removal_count: number(guardrails.waiting_removals.len()),
+        launches_blocked_until_time: guardrails.held_launches_until.map(timestamp),
+        launches_blocked_setting: guardrails.held_launches_setting.to_owned(),
+        removals_blocked_until_time: guardrails.held_removals_until.map(timestamp),
+        removals_blocked_setting: guardrails.held_removals_setting.to_owned(),
+        removals_blocked_price_micro_usd_per_hour: guardrails.held_removals_price.0,
+        listing_rejected_time: guardrails.untrusted_listing.as_ref().map(|(_, since)| timestamp(*since)),
+        ..v1::Guardrails::default()
     }
 }
 
@@ -139,18 +162,20 @@ fn text(value: Option<&Text>) -> String {
     value.map(ToString::to_string).unwrap_or_default()
 }
 
-/// A node, or a machine without one.
+/// A node, or a NodeClaim without one. Its name is that of the NodeClaim, which does not change when the Node joins.
 pub(crate) fn node(cluster: &ClusterName, node: &NodeView) -> v1::Node {
     let machine = node.machine.as_ref();
     let foreign = if node.ready { v1::NodeStage::Ready } else { v1::NodeStage::NotReady };
     v1::Node {
-        name: names::child(cluster, "nodes", &node.name),
+        name: names::child(cluster, "nodes", node.id()),
+        uid: node.uid.to_string(),
+        node: node.node().map(ToString::to_string).unwrap_or_default(),
         node_claim: machine.map(|machine| machine.claim.to_string()).unwrap_or_default(),
         pool: machine.map(|machine| machine.pool.to_string()).unwrap_or_default(),
         provider_id: node.provider_id.to_string(),
         instance_type: node.instance_type.to_string(),
         zone: node.zone.to_string(),
-        capacity_type: node.capacity_type.to_string(),
+        capacity_type: enum_values::capacity_type(&node.capacity_type).into(),
         stage: machine.map_or(foreign, |machine| stage(machine.stage)).into(),
         stage_time: machine.map(|machine| timestamp(machine.since)),
         create_time: node.created.map(timestamp),
@@ -195,13 +220,45 @@ fn stage(stage: StageKind) -> v1::NodeStage {
     }
 }
 
+/// Resources that a NodePool uses or limits, by name.
+fn pool_resources(usage: &Resources, limits: &Resources) -> Vec<v1::PoolResource> {
+    let names: BTreeSet<&Text> = usage.iter().chain(limits.iter()).map(|(name, _)| name).collect();
+    let limit = |name: &Text| limits.contains(name).then(|| quantity::render(name, limits.get(name)));
+    let row = |name: &Text| v1::PoolResource {
+        resource: name.to_string(),
+        usage: quantity::render(name, usage.get(name)),
+        limit: limit(name).unwrap_or_default(),
+    };
+    names.into_iter().map(row).collect()
+}
+
+/// A NodePool that exists, without its name and what its machines are in sum.
+fn pool(pool: &PoolView) -> v1::Pool {
+    let allowance = |(reason, nodes): &(DisruptionReason, usize)| {
+        let reason = match reason {
+            DisruptionReason::Empty => v1::DisruptionReason::Empty,
+            DisruptionReason::Drifted => v1::DisruptionReason::Drifted,
+            DisruptionReason::Underutilized => v1::DisruptionReason::Underutilized,
+            DisruptionReason::Unhealthy => v1::DisruptionReason::Unhealthy,
+        };
+        v1::DisruptionAllowance { reason: reason.into(), node_count: number(*nodes) }
+    };
+    v1::Pool {
+        weight: pool.weight,
+        not_ready_reason: text(pool.closed.as_ref()),
+        resources: pool_resources(&pool.usage, &pool.limits),
+        disruption_allowances: pool.allowed_disruptions.iter().map(allowance).collect(),
+        disrupted_node_count: number(pool.leaving),
+        drifted_node_count: number(pool.drifted),
+        limited_pod_count: number(pool.limited_pods),
+        ..v1::Pool::default()
+    }
+}
+
 /// NodePools by name, with the sums of their machines. A deleted NodePool is listed while it has machines.
 pub(crate) fn pools(view: &ClusterView) -> Vec<v1::Pool> {
     let name = |pool: &PoolName| names::child(&view.cluster, "pools", pool);
-    let existing = view.pools.iter().map(|pool| {
-        let not_ready_reason = text(pool.closed.as_ref());
-        (&pool.name, v1::Pool { name: name(&pool.name), weight: pool.weight, not_ready_reason, ..v1::Pool::default() })
-    });
+    let existing = view.pools.iter().map(|known| (&known.name, v1::Pool { name: name(&known.name), ..pool(known) }));
     let mut pools: BTreeMap<&PoolName, v1::Pool> = existing.collect();
     for machine in view.machines() {
         let deleted = || v1::Pool { name: name(&machine.pool), deleted: true, ..v1::Pool::default() };
@@ -240,26 +297,24 @@ pub(crate) fn reason(reason: &Reason) -> v1::Reason {
     }
 }
 
-/// A decision, as its row in the store says it.
-pub(crate) fn decision(decision: &Decision) -> v1::Decision {
-    v1::Decision {
-        name: names::child(&decision.cluster, "decisions", &decision.id.0.to_string()),
-        number: decision.id.0,
-        decide_time: Some(timestamp(decision.at)),
-        kind: decision.reason.as_str().to_owned(),
-        summary: views::summary(decision),
-        reasons: views::reasons(decision).collect(),
-        trace_id: trace_id(&decision.cluster, decision.id.0, decision.at),
-    }
-}
-
 /// Id of a decision's trace; empty when this server exports none.
 pub(crate) fn trace_id(cluster: &ClusterName, number: u64, at: Timestamp) -> String {
     let id = || SpanContext::of_decision(cluster, number, at).trace().to_string();
     telemetry::exporter().map(|_| id()).unwrap_or_default()
 }
 
-/// Saturates at four billion.
-pub(crate) fn number(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
+/// Saturates at two billion.
+pub(crate) fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// An epoch, a number of a decision or a position of the log as the API has it. None of them is greater than the greatest
+/// number of the store, which is that of a signed integer too.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The inverse of [`signed`]; a negative number is none of the server's.
+pub(crate) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
 }

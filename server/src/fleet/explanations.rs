@@ -1,16 +1,17 @@
 //! Encodes why a node or a pod is where it is.
 
-use controller::node_report::{NodeReport, PresentNode, RemovedNode, ReportedNode, Verdict};
+use controller::node_report::{NodePod, NodeReport, PresentNode, RemovedNode, ReportedNode, Verdict};
 use controller::pod_report::{PodDecision, PodReport, ReportedPod};
 use fleetwright_proto::v1;
 use model::ClusterName;
 use model::disruption_plan::Block;
 use tonic::Status;
 
+use super::access::Access;
 use super::api::FleetApi;
 use super::directory::Source;
 use super::lists::unanswered;
-use super::{encode, resource_names as names};
+use super::{encode, enum_values, resource_names as names};
 use crate::questions::NoAnswer;
 use crate::suggest::nearest;
 
@@ -19,16 +20,16 @@ impl FleetApi {
     pub(super) async fn explain_node_now(
         &self,
         request: v1::ExplainNodeRequest,
-        part: bool,
+        access: &Access,
     ) -> Result<v1::ExplainNodeResponse, Status> {
         let (cluster, node) = names::parse_child(&request.name, "nodes")?;
-        match self.source(&cluster).await? {
+        match self.source(&cluster, access).await? {
             Source::Own => {
                 let report = self.questions.about_node(cluster.clone(), node.clone()).await;
-                Ok(node_response(report.map_err(|why| no_answer(why, &cluster))?, &node))
+                Ok(node_response(&cluster, report.map_err(|why| no_answer(why, &cluster))?, &node))
             }
-            Source::Replica(instance) if !part => {
-                let mut client = self.replicas.get(&instance).ok_or_else(|| unanswered(&cluster))?;
+            Source::Replica(instance) if !access.part => {
+                let mut client = self.replicas.get(&instance, &access.clusters).ok_or_else(|| unanswered(&cluster))?;
                 Ok(client.explain_node(request).await?.into_inner())
             }
             Source::Replica(_) | Source::Stored => Err(unanswered(&cluster)),
@@ -39,16 +40,16 @@ impl FleetApi {
     pub(super) async fn explain_pod_now(
         &self,
         request: v1::ExplainPodRequest,
-        part: bool,
+        access: &Access,
     ) -> Result<v1::ExplainPodResponse, Status> {
         let (cluster, key) = names::parse_pod(&request.name)?;
-        match self.source(&cluster).await? {
+        match self.source(&cluster, access).await? {
             Source::Own => {
                 let report = self.questions.about_pod(cluster.clone(), key.clone()).await;
                 Ok(pod_response(&cluster, report.map_err(|why| no_answer(why, &cluster))?, &key.name))
             }
-            Source::Replica(instance) if !part => {
-                let mut client = self.replicas.get(&instance).ok_or_else(|| unanswered(&cluster))?;
+            Source::Replica(instance) if !access.part => {
+                let mut client = self.replicas.get(&instance, &access.clusters).ok_or_else(|| unanswered(&cluster))?;
                 Ok(client.explain_pod(request).await?.into_inner())
             }
             Source::Replica(_) | Source::Stored => Err(unanswered(&cluster)),
@@ -63,11 +64,13 @@ fn no_answer(why: NoAnswer, cluster: &str) -> Status {
     }
 }
 
-fn node_response(report: NodeReport, asked: &str) -> v1::ExplainNodeResponse {
+fn node_response(cluster: &str, report: NodeReport, asked: &str) -> v1::ExplainNodeResponse {
     let report_time = Some(encode::timestamp(report.at));
     let response = v1::ExplainNodeResponse { report_time, ..Default::default() };
     match report.node {
-        ReportedNode::Present(node) => v1::ExplainNodeResponse { present: Some(present_node(*node)), ..response },
+        ReportedNode::Present(node) => {
+            v1::ExplainNodeResponse { present: Some(present_node(cluster, *node)), ..response }
+        }
         ReportedNode::Removed(node) => v1::ExplainNodeResponse { removed: Some(removed_node(node)), ..response },
         ReportedNode::Unknown(known) => {
             let known = known.into_iter().map(|name| name.to_string());
@@ -76,7 +79,18 @@ fn node_response(report: NodeReport, asked: &str) -> v1::ExplainNodeResponse {
     }
 }
 
-fn present_node(node: PresentNode) -> v1::PresentNode {
+fn node_pod(cluster: &str, pod: NodePod) -> v1::NodePod {
+    v1::NodePod {
+        name: names::pod(cluster, &pod.key),
+        workload: pod.workload.to_string(),
+        daemon_set: pod.is_daemon,
+        terminating: pod.is_terminating,
+        cpu_millis: pod.requests.cpu_millis,
+        memory_bytes: pod.requests.memory_bytes,
+    }
+}
+
+fn present_node(cluster: &str, node: PresentNode) -> v1::PresentNode {
     v1::PresentNode {
         node: node.name.to_string(),
         node_claim: node.claim.map(|claim| claim.to_string()).unwrap_or_default(),
@@ -87,12 +101,14 @@ fn present_node(node: PresentNode) -> v1::PresentNode {
         verdicts: node.verdicts.into_iter().map(verdict).collect(),
         expire_time: node.expires.map(encode::timestamp),
         plan_time: node.planned_at.map(encode::timestamp),
+        pods: node.running.into_iter().map(|pod| node_pod(cluster, pod)).collect(),
+        unusable_reason: node.unusable.map(|why| why.to_string()).unwrap_or_default(),
     }
 }
 
 fn verdict(verdict: Verdict) -> v1::NodeVerdict {
     v1::NodeVerdict {
-        reason: verdict.reason.to_string(),
+        reason: enum_values::disruption_reason(verdict.reason).into(),
         evidence: verdict.evidence.to_string(),
         blocks: verdict.by.into_iter().map(block).collect(),
     }
@@ -109,6 +125,7 @@ fn removed_node(node: RemovedNode) -> v1::RemovedNode {
         node_claim: node.claim.to_string(),
         remove_time: Some(encode::timestamp(node.at)),
         reason: node.reason.map(|why| why.to_string()).unwrap_or_default(),
+        external_reason: node.external_reason.map(|why| why.to_string()).unwrap_or_default(),
     }
 }
 
@@ -126,8 +143,14 @@ fn pod_response(cluster: &ClusterName, report: PodReport, asked: &str) -> v1::Ex
             ..response
         },
         ReportedPod::Pending { pod, reasons, decision } => {
-            let said =
-                pod.outlook.reasons().iter().map(|reason| format!("{}: {}", reason.code.as_str(), reason.message));
+            // NodePools with the same reason say it once.
+            let mut said: Vec<String> = Vec::new();
+            for reason in pod.outlook.reasons() {
+                let reason = format!("{}: {}", reason.code.as_str(), reason.message);
+                if !said.contains(&reason) {
+                    said.push(reason);
+                }
+            }
             let waits = reasons.iter().map(ToString::to_string);
             v1::ExplainPodResponse {
                 decision: decision.as_ref().map(name).unwrap_or_default(),

@@ -11,8 +11,9 @@ use model::ClusterName;
 use store::clock;
 use tonic::Status;
 
+use super::access::Access;
 use super::api::FleetApi;
-use super::collections::{Collection, ListAnswer, ListPart};
+use super::collections::{Collection, IsBelow, ListAnswer, ListPart};
 use super::directory::Source;
 use super::positions::Positions;
 use super::resource::Resource;
@@ -22,7 +23,7 @@ use crate::views::PublishedCluster;
 
 /// A wrong argument of a list.
 pub(super) fn invalid(error: ListError) -> Status {
-    Status::invalid_argument(error.to_string())
+    errors::invalid_argument(error.argument().name(), error.to_string())
 }
 
 impl FleetApi {
@@ -30,20 +31,20 @@ impl FleetApi {
     pub(super) async fn list<C: Collection>(
         &self,
         request: C::ListRequest,
-        part: bool,
+        access: &Access,
     ) -> Result<ListAnswer<C::Row>, Status> {
         let arguments = C::arguments(&request);
-        let cluster = names::parse_parent(arguments.parent)?;
+        let (cluster, is_below) = C::parent(arguments.parent)?;
         let query = Query::new(C::schema(), &arguments).map_err(invalid)?;
         let is_first = arguments.page_token.is_empty();
         // The position precedes the rows: a change between them is sent again and not lost.
         let own_position = Positions::of(&self.instance, C::log(&self.changes).end());
-        let own = self.select::<C>(&query, cluster.as_ref());
-        if part {
+        let own = self.select::<C>(&query, cluster.as_ref(), &is_below, access);
+        if access.part {
             let resume_token = own_position.token();
             return Ok(ListAnswer { rows: own, next_page_token: String::new(), resume_token, unreachable: Vec::new() });
         }
-        let (others, mut unreachable) = self.parts_of_others::<C>(&request, cluster.as_ref()).await?;
+        let (others, mut unreachable) = self.parts_of_others::<C>(&request, cluster.as_ref(), access).await?;
         let mut positions = own_position;
         let mut parts = vec![own];
         for (instance, part) in others {
@@ -57,14 +58,20 @@ impl FleetApi {
     }
 
     /// The rows of this replica that belong to the page.
-    fn select<C: Collection>(&self, query: &Query<C::Row>, only: Option<&ClusterName>) -> Vec<C::Row> {
+    fn select<C: Collection>(
+        &self,
+        query: &Query<C::Row>,
+        only: Option<&ClusterName>,
+        is_below: &IsBelow,
+        access: &Access,
+    ) -> Vec<C::Row> {
         let (view, own) = (self.views.borrow().clone(), self.directory.own());
         let mut clusters: Vec<(&ClusterName, &Arc<PublishedCluster>)> = match only {
             Some(cluster) => view.clusters.get_key_value(cluster).into_iter().collect(),
             None => view.clusters.iter().collect(),
         };
         // The view of a cluster whose lease was lost is published until the loss is noticed.
-        clusters.retain(|(cluster, _)| own.contains(*cluster));
+        clusters.retain(|(cluster, _)| own.contains(*cluster) && access.clusters.allows(cluster));
         let selected = if C::SORTED {
             // In the order of the names of their resources, where a slash follows the cluster's.
             clusters.sort_unstable_by(|(one, _), (other, _)| with_slash(one).cmp(with_slash(other)));
@@ -74,10 +81,10 @@ impl FleetApi {
                 *prefix < *after && !after.starts_with(&prefix)
             };
             let clusters = clusters.into_iter().filter(|(cluster, _)| !is_behind(cluster));
-            query.select_from_named(clusters.flat_map(|(_, cluster)| C::rows(&cluster.rows).iter().map(AsRef::as_ref)))
+            query.select_from_named(clusters.flat_map(|(_, cluster)| rows_below::<C>(cluster, is_below)))
         } else {
             let clusters = clusters.into_iter();
-            query.select(clusters.flat_map(|(_, cluster)| C::rows(&cluster.rows).iter().map(AsRef::as_ref)))
+            query.select(clusters.flat_map(|(_, cluster)| rows_below::<C>(cluster, is_below)))
         };
         selected.into_iter().cloned().collect()
     }
@@ -87,20 +94,21 @@ impl FleetApi {
         &self,
         request: &C::ListRequest,
         only: Option<&ClusterName>,
+        access: &Access,
     ) -> Result<(Vec<(Arc<str>, ListPart<C::Row>)>, Vec<String>), Status> {
         // All are asked for their positions, also about a cluster of one.
-        let asked = self.replicas.reachable().into_iter().map(async |(instance, client)| {
+        let asked = self.replicas.reachable(&access.clusters).into_iter().map(async |(instance, client)| {
             let part = C::ask(client, request.clone()).await;
             (instance, part)
         });
-        let (mut parts, mut unreachable) = (Vec::new(), self.unreachable(only).await?);
+        let (mut parts, mut unreachable) = (Vec::new(), self.unreachable(only, access).await?);
         for (instance, part) in join_all(asked).await {
             match part {
                 Ok(part) => parts.push((instance, part)),
                 // Such an error is that of the request; this replica would have found it.
                 Err(status) => {
                     tracing::warn!(replica = %instance, reason = status.message(), "replica did not answer a list");
-                    unreachable.extend(self.unanswered_of(&instance, only));
+                    unreachable.extend(self.unanswered_of(&instance, only, access));
                 }
             }
         }
@@ -118,7 +126,7 @@ impl FleetApi {
     pub(super) fn list_clusters_now(
         &self,
         request: &v1::ListClustersRequest,
-        part: bool,
+        access: &Access,
     ) -> Result<v1::ListClustersResponse, Status> {
         let arguments = ListRequest {
             parent: "",
@@ -129,8 +137,9 @@ impl FleetApi {
         };
         let query = Query::new(&schemas::CLUSTERS, &arguments).map_err(invalid)?;
         let resume_token = Positions::of(&self.instance, self.directory.changes().end()).token();
-        let all = self.directory.all(part, clock::now());
-        if part {
+        let mut all = self.directory.all(access.part, clock::now());
+        all.retain(|row| access.shows(&row.name));
+        if access.part {
             return Ok(v1::ListClustersResponse { clusters: all, next_page_token: String::new(), resume_token });
         }
         let rows: Vec<v1::Cluster> = query.select(&all).into_iter().cloned().collect();
@@ -145,24 +154,35 @@ impl FleetApi {
         &self,
         (cluster, name): (&ClusterName, &str),
         request: impl FnOnce() -> C::ListRequest,
-        part: bool,
+        access: &Access,
     ) -> Result<C::Row, Status> {
         let missing = || Status::not_found(format!("there is no {name:?}"));
-        match self.source(cluster).await? {
+        match self.source(cluster, access).await? {
             Source::Own => {
                 let view = self.views.borrow().clone();
                 let rows = view.clusters.get(cluster).map(|cluster| C::rows(&cluster.rows)).unwrap_or_default();
                 let found = rows.iter().find(|row| row.name() == name);
+                let found = found.or_else(|| rows.iter().find(|row| row.has_alias(name)));
                 found.map(|row| C::Row::clone(row)).ok_or_else(missing)
             }
-            Source::Replica(instance) if !part => {
-                let client = self.replicas.get(&instance).ok_or_else(|| unanswered(cluster))?;
+            Source::Replica(instance) if !access.part => {
+                let client = self.replicas.get(&instance, &access.clusters).ok_or_else(|| unanswered(cluster))?;
                 let part = C::ask(client, request()).await?;
-                part.rows.into_iter().find(|row| row.name() == name).ok_or_else(missing)
+                let mut rows = part.rows;
+                rows.sort_by_key(|row| row.name() != name);
+                rows.into_iter().find(|row| row.name() == name || row.has_alias(name)).ok_or_else(missing)
             }
             Source::Replica(_) | Source::Stored => Err(unanswered(cluster)),
         }
     }
+}
+
+/// The rows of a cluster that are below the parent of a list.
+fn rows_below<'c, C: Collection>(
+    cluster: &'c PublishedCluster,
+    is_below: &'c IsBelow,
+) -> impl Iterator<Item = &'c C::Row> {
+    C::rows(&cluster.rows).iter().map(|row| &**row).filter(move |row| is_below(row.name()))
 }
 
 /// The bytes of a name with the slash that follows it in the names of its resources.

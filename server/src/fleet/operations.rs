@@ -5,9 +5,10 @@ use std::time::Duration;
 use fleetwright_proto::v1;
 use tonic::{Request, Status};
 
+use super::access::Access;
 use super::{encode, resource_names as names};
 use crate::caller;
-use crate::capacity::errors::store_failed;
+use crate::capacity::errors::{self, store_failed};
 use crate::suggest::nearest;
 use crate::views::FleetView;
 use auth::Client;
@@ -34,18 +35,21 @@ pub(crate) fn caller<T>(request: &Request<T>) -> String {
 pub(super) async fn freeze(
     store: &dyn Store,
     view: &FleetView,
-    request: v1::FreezeRequest,
+    request: v1::Freeze,
     by: String,
+    access: &Access,
 ) -> Result<v1::Freeze, Status> {
     let scope = scope(&request.target)?;
+    check_access(access, &scope)?;
     let ttl = ttl(request.ttl)?;
     let reason = request.reason.trim().to_owned();
     if reason.is_empty() || reason.chars().count() > MAX_REASON_CHARS {
-        return Err(Status::invalid_argument(format!(
-            "a freeze needs a reason of 1 to {MAX_REASON_CHARS} characters, which is shown to other operators"
-        )));
+        let sentence =
+            format!("a freeze needs a reason of 1 to {MAX_REASON_CHARS} characters, which is shown to other operators");
+        return Err(errors::invalid_argument("freeze.reason", sentence));
     }
-    let clusters = store.clusters().await.map_err(store_failed)?;
+    let mut clusters = store.clusters().await.map_err(store_failed)?;
+    clusters.retain(|cluster| access.clusters.allows(cluster));
     check_exists(&scope, clusters, |cluster| pools(view, cluster))?;
     let now = clock::now();
     let until_ms = ttl.map(|ttl| (now + clock::millis(ttl)).as_millis());
@@ -59,19 +63,36 @@ fn ttl(ttl: Option<prost_types::Duration>) -> Result<Option<Duration>, Status> {
     let Some(ttl) = ttl else { return Ok(None) };
     match Duration::try_from(ttl) {
         Ok(ttl) if ttl > Duration::ZERO => Ok(Some(ttl)),
-        _ => Err(Status::invalid_argument("ttl must be longer than 0; without it the freeze lasts until it is thawed")),
+        _ => {
+            let sentence = "ttl must be longer than 0; without it the freeze lasts until it is thawed";
+            Err(errors::invalid_argument("freeze.ttl", sentence))
+        }
     }
 }
 
 fn scope(target: &str) -> Result<FreezeScope, Status> {
     match target.split('/').count() {
         _ if target.is_empty() => Ok(FreezeScope::Fleet),
-        2 => Ok(FreezeScope::Cluster(names::parse_cluster(target)?.to_string())),
+        2 => Ok(FreezeScope::Cluster(names::parse_target_cluster(target)?.to_string())),
         _ => {
-            let (cluster, pool) = names::parse_child(target, "pools")?;
+            let (cluster, pool) = names::parse_target_pool(target)?;
             Ok(FreezeScope::Pool { cluster: cluster.to_string(), pool })
         }
     }
+}
+
+/// # Errors
+/// `PERMISSION_DENIED` if the client is confined to other clusters.
+fn check_access(access: &Access, scope: &FreezeScope) -> Result<(), Status> {
+    match scope {
+        FreezeScope::Fleet => access.check_fleet("a freeze of the whole fleet"),
+        FreezeScope::Cluster(cluster) | FreezeScope::Pool { cluster, .. } => access.check(cluster),
+    }
+}
+
+/// Whether a client may see a freeze of this scope: one of the fleet concerns its clusters too.
+pub(super) fn shows(access: &Access, scope: &FreezeScope) -> bool {
+    *scope == FreezeScope::Fleet || check_access(access, scope).is_ok()
 }
 
 /// NodePools of a cluster in this replica's view, if the cluster is synced.
@@ -111,12 +132,30 @@ fn near_miss(word: &str, known: Vec<String>) -> String {
     nearest(word, known.into_iter()).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }
 
+/// A freeze in force.
+pub(super) async fn get_freeze(store: &dyn Store, id: i64, access: &Access) -> Result<v1::Freeze, Status> {
+    let freezes = store.freezes().await.map_err(store_failed)?;
+    // Of another cluster it is as unknown as one that has ended.
+    let found = freezes.iter().find(|freeze| freeze.id == id && shows(access, &freeze.order.scope));
+    found.map(message).ok_or_else(|| Status::not_found(format!("there is no freeze {id} in force; it may have ended")))
+}
+
 /// Removes a freeze.
-pub(super) async fn thaw(store: &dyn Store, id: i64, by: &str) -> Result<(), Status> {
+pub(super) async fn thaw(store: &dyn Store, id: i64, by: &str, access: &Access) -> Result<(), Status> {
+    if !access.clusters.is_of_all() {
+        // One that is over is unknown to a client that is confined: nothing says any more whose it was.
+        let freezes = store.freezes().await.map_err(store_failed)?;
+        let known = freezes.iter().find(|freeze| freeze.id == id && shows(access, &freeze.order.scope));
+        check_access(access, &known.ok_or_else(|| no_freeze(id))?.order.scope)?;
+    }
     match store.thaw(id, by).await.map_err(store_failed)? {
         true => Ok(()),
-        false => Err(Status::not_found(format!("there is no freeze {id}; `fleetwright freezes` lists them"))),
+        false => Err(no_freeze(id)),
     }
+}
+
+fn no_freeze(id: i64) -> Status {
+    Status::not_found(format!("there is no freeze {id}; `fleetwright freezes` lists them"))
 }
 
 /// Releases the quarantine of `cluster` on whichever replica decides for it.
@@ -132,15 +171,21 @@ pub(super) async fn accept_uid(
     store: &dyn Store,
     request: &v1::AcceptClusterUidRequest,
     by: &str,
+    access: &Access,
 ) -> Result<(), Status> {
     let (cluster_name, cluster_uid) = (names::parse_cluster(&request.name)?, &request.uid);
+    access.check(&cluster_name)?;
     if cluster_uid.trim().is_empty() || cluster_uid.chars().count() > MAX_UID_CHARS {
-        return Err(Status::invalid_argument(format!(
+        let sentence = format!(
             "a cluster UID has 1 to {MAX_UID_CHARS} characters: `kubectl get namespace kube-system -o jsonpath={{.metadata.uid}}`"
-        )));
+        );
+        return Err(errors::invalid_argument("uid", sentence));
     }
     match store.accept_uid(&cluster_name, cluster_uid.trim(), by).await {
         Ok(true) => Ok(()),
+        Err(StoreError::UidTaken { .. }) if !access.clusters.is_of_all() => {
+            Err(Status::failed_precondition("another cluster has this UID; a client of all clusters sees which one"))
+        }
         Err(error @ StoreError::UidTaken { .. }) => Err(Status::failed_precondition(error.to_string())),
         Err(error) => Err(store_failed(error)),
         Ok(false) => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster_name:?}"))),
@@ -153,8 +198,10 @@ pub(super) async fn forget_cluster(
     is_connected: impl FnOnce(&str) -> bool,
     request: &v1::ForgetClusterRequest,
     by: &str,
+    access: &Access,
 ) -> Result<(), Status> {
     let cluster = &*names::parse_cluster(&request.name)?.to_string();
+    access.check(cluster)?;
     let leave_machines = &request.leave_machines;
     if is_connected(cluster) {
         return Err(Status::failed_precondition(format!(
@@ -164,7 +211,8 @@ pub(super) async fn forget_cluster(
     match store.forget_cluster(cluster, by, *leave_machines).await.map_err(store_failed)? {
         ForgetOutcome::Forgotten => Ok(()),
         ForgetOutcome::Unknown => {
-            let clusters = store.clusters().await.map_err(store_failed)?;
+            let mut clusters = store.clusters().await.map_err(store_failed)?;
+            clusters.retain(|cluster| access.clusters.allows(cluster));
             let near = near_miss(cluster, clusters);
             Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}{near}")))
         }
@@ -198,6 +246,7 @@ pub(super) fn message(freeze: &Freeze) -> v1::Freeze {
         create_time: Some(encode::from_millis(freeze.since_ms)),
         expire_time: freeze.order.until_ms.map(encode::from_millis),
         only_disruption: freeze.order.only_disruption,
+        ttl: None,
     }
 }
 

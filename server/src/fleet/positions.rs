@@ -7,6 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tonic::Status;
 
+use crate::capacity::errors;
+
 /// Longest token that is read; a position of a replica takes some 100 bytes.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
@@ -25,8 +27,10 @@ impl Positions {
     /// # Errors
     /// `INVALID_ARGUMENT` if it is none.
     pub(crate) fn parse(token: &str) -> Result<Self, Status> {
-        let refused =
-            || Status::invalid_argument("resume_token is none: pass that of a list, or of the last message of a watch");
+        let refused = || {
+            let sentence = "resume_token is none: pass that of a list, or of the last message of a watch";
+            errors::invalid_argument("resume_token", sentence)
+        };
         if token.is_empty() || token.len() > MAX_TOKEN_BYTES {
             return Err(refused());
         }

@@ -1,102 +1,114 @@
-//! The same problem of many clusters as one row: an operator who is called at night reads causes, not a thousand lines.
+//! Causes with what follows from them, and the same problem of several resources as one row: an operator who is called at night
+//! reads causes, not a thousand lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleetwright_proto::v1;
 
 use super::encode::to_millis;
+use super::problem_causes::Causes;
 
-/// Clusters with the same problem above which it is one row.
-const CLUSTERS: usize = 10;
+/// What is the same of problems in one group. Freezes are the same while their reason is.
+type Group<'p> = (&'p str, &'p str, &'p str);
 
-/// What is the same of problems in one group.
-type Group<'p> = (i32, &'p str, &'p str);
-
-/// The problems of the fleet, with one row for each that more than [`CLUSTERS`] clusters have. It has the reason of the cluster
-/// that has the problem longest, and the command that lists all of them.
-pub(super) fn grouped(problems: &[v1::Problem]) -> Vec<v1::Problem> {
-    let mut groups: BTreeMap<Group<'_>, Vec<&v1::Problem>> = BTreeMap::new();
-    for problem in problems.iter().filter(|problem| !problem.resource.is_empty()) {
-        groups.entry((problem.severity, &problem.code, &problem.summary)).or_default().push(problem);
-    }
-    let mut rows: Vec<v1::Problem> = problems.iter().filter(|problem| problem.resource.is_empty()).cloned().collect();
-    for of_group in groups.into_values() {
-        let clusters: BTreeSet<&str> =
-            of_group.iter().filter_map(|problem| problem.resource.split('/').nth(1)).collect();
-        if clusters.len() <= CLUSTERS {
-            rows.extend(of_group.into_iter().cloned());
-        } else {
-            rows.extend(row(&of_group, clusters.len()));
+/// The problems with one row for each cause, and one for each problem that several resources have. A row of several has the reason
+/// of the one that has it longest, and the command that lists all of them. A cause is as bad as the worst that follows from it.
+/// `region_of` tells the account and region of a cluster, as problems name them.
+pub(super) fn grouped(problems: &[v1::Problem], region_of: impl Fn(&str) -> String) -> Vec<v1::Problem> {
+    let causes = Causes::of(problems, region_of);
+    let mut effects: BTreeMap<usize, Vec<&v1::Problem>> = BTreeMap::new();
+    let mut roots = Vec::new();
+    for (index, problem) in problems.iter().enumerate() {
+        match causes.root(index) {
+            Some(root) => effects.entry(root).or_default().push(problem),
+            None => roots.push(index),
         }
     }
-    rows
+    let mut groups: BTreeMap<Group<'_>, Vec<usize>> = BTreeMap::new();
+    for index in roots {
+        groups.entry(group_of(&problems[index])).or_default().push(index);
+    }
+    let rows = groups.into_values().filter_map(|members| {
+        let followed: Vec<&v1::Problem> =
+            members.iter().filter_map(|index| effects.get(index)).flatten().copied().collect();
+        let of_group: Vec<&v1::Problem> = members.iter().map(|index| &problems[*index]).collect();
+        let row = row(&of_group)?;
+        let severity = followed.iter().map(|effect| effect.severity).max().unwrap_or_default().max(row.severity);
+        Some(v1::Problem { severity, effects: sentences(&followed), ..row })
+    });
+    rows.collect()
 }
 
-fn row(problems: &[&v1::Problem], clusters: usize) -> Option<v1::Problem> {
+fn group_of(problem: &v1::Problem) -> Group<'_> {
+    match &*problem.code {
+        // Each of the fleet is a problem of its own.
+        _ if problem.resource.is_empty() => ("", "", &problem.name),
+        "Frozen" => (&problem.code, &problem.summary, &problem.reason),
+        code => (code, &problem.summary, ""),
+    }
+}
+
+/// The one problem, or the row of several.
+fn row(problems: &[&v1::Problem]) -> Option<v1::Problem> {
+    if let [only] = problems {
+        return Some((*only).clone());
+    }
     let since = |problem: &v1::Problem| problem.start_time.as_ref().map_or(i64::MAX, to_millis);
     let longest = problems.iter().min_by_key(|problem| (since(problem), &problem.name))?;
-    let first = longest.resource.split('/').nth(1).unwrap_or_default();
+    let clusters = clusters_of(problems);
+    let parent = match clusters.first() {
+        Some(cluster) if clusters.len() == 1 => format!("clusters/{cluster}"),
+        _ => String::new(),
+    };
+    let of = if parent.is_empty() { String::new() } else { format!("{parent}/") };
+    let first = longest.resource.strip_prefix(&of).unwrap_or(&longest.resource).trim_start_matches("clusters/");
     let reason = if longest.reason.is_empty() { first.to_owned() } else { format!("{first}: {}", longest.reason) };
+    let total = |read: fn(&v1::Problem) -> i64| problems.iter().map(|problem| read(problem)).sum::<i64>();
     Some(v1::Problem {
-        name: format!("problems/{}", longest.code),
-        resource: String::new(),
-        summary: format!("{}, in {clusters} clusters", longest.summary),
+        name: format!("{of}problems/{}", longest.name.rsplit('/').next().unwrap_or_default()),
+        severity: problems.iter().map(|problem| problem.severity).max().unwrap_or_default(),
+        resource: parent,
+        summary: format!("{}, {}", longest.summary, extent(problems, clusters.len())),
         reason,
-        count: problems.iter().fold(0, |sum: u32, problem| sum.saturating_add(problem.count)),
+        count: total(|problem| i64::from(problem.count)).try_into().unwrap_or_default(),
+        price_micro_usd_per_hour: total(|problem| problem.price_micro_usd_per_hour),
+        end_time: problems.iter().filter_map(|problem| problem.end_time).max_by_key(to_millis),
         command: format!("fleetwright fleet problems --filter 'code = \"{}\"'", longest.code),
         ..(*longest).clone()
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fleet::encode::from_millis;
+fn clusters_of<'p>(problems: &[&'p v1::Problem]) -> BTreeSet<&'p str> {
+    problems.iter().filter_map(|problem| problem.resource.split('/').nth(1)).collect()
+}
 
-    fn problem(cluster: usize, code: &str, since_ms: Option<i64>) -> v1::Problem {
-        v1::Problem {
-            name: format!("clusters/c{cluster}/problems/{code}"),
-            severity: v1::Severity::Critical.into(),
-            code: code.to_owned(),
-            resource: format!("clusters/c{cluster}"),
-            summary: "pods have no place".to_owned(),
-            reason: format!("reason {cluster}"),
-            start_time: since_ms.map(from_millis),
-            count: 2,
-            command: "one".to_owned(),
-        }
-    }
-
-    #[test]
-    fn a_problem_of_more_than_ten_clusters_is_one_row_with_the_oldest() {
-        let of_ten: Vec<v1::Problem> = (0..10).map(|cluster| problem(cluster, "A", None)).collect();
-        assert_eq!(grouped(&of_ten), of_ten);
-        let since = |cluster: usize| (cluster == 7).then_some(5_000);
-        let of_all: Vec<v1::Problem> = (0..11).map(|cluster| problem(cluster, "A", since(cluster))).collect();
-        let expected = v1::Problem {
-            name: "problems/A".to_owned(),
-            resource: String::new(),
-            summary: "pods have no place, in 11 clusters".to_owned(),
-            reason: "c7: reason 7".to_owned(),
-            count: 22,
-            command: "fleetwright fleet problems --filter 'code = \"A\"'".to_owned(),
-            ..problem(7, "A", Some(5_000))
-        };
-        assert_eq!(grouped(&of_all), [expected]);
-    }
-
-    #[test]
-    fn other_problems_stay_and_eleven_of_one_cluster_are_no_group() {
-        let pools = (0..11).map(|pool| v1::Problem {
-            name: format!("clusters/c/pools/p{pool}/problems/NodePoolNotReady"),
-            resource: format!("clusters/c/pools/p{pool}"),
-            ..problem(0, "NodePoolNotReady", None)
-        });
-        let of_fleet = v1::Problem { resource: String::new(), ..problem(0, "StoreUnavailable", None) };
-        let other = problem(1, "B", None);
-        let all: Vec<v1::Problem> = pools.chain([of_fleet, other]).collect();
-        let names = |rows: &[v1::Problem]| rows.iter().map(|row| row.name.clone()).collect::<BTreeSet<_>>();
-        let rows = grouped(&all);
-        assert_eq!((names(&rows), rows.len()), (names(&all), 13));
+/// Where the same problem is.
+fn extent(problems: &[&v1::Problem], clusters: usize) -> String {
+    let pools = problems.iter().filter(|problem| problem.resource.split('/').nth(2) == Some("pools")).count();
+    match (pools, clusters) {
+        (0, clusters) => format!("in {clusters} clusters"),
+        (pools, 1) => format!("for {pools} NodePools"),
+        (pools, clusters) => format!("for {pools} NodePools of {clusters} clusters"),
     }
 }
+
+/// What follows from a cause: a sentence for each kind of problem, the worst first.
+fn sentences(effects: &[&v1::Problem]) -> Vec<String> {
+    let mut kinds: BTreeMap<(std::cmp::Reverse<i32>, &str, &str), Vec<&v1::Problem>> = BTreeMap::new();
+    for effect in effects {
+        kinds.entry((std::cmp::Reverse(effect.severity), &effect.code, &effect.summary)).or_default().push(effect);
+    }
+    let sentence = |of_kind: Vec<&v1::Problem>| {
+        let row = row(&of_kind)?;
+        let count = if row.count == 0 { String::new() } else { format!("{} ", row.count) };
+        let resource = match &of_kind[..] {
+            [only] if !only.resource.is_empty() => format!(" ({})", only.resource.trim_start_matches("clusters/")),
+            _ => String::new(),
+        };
+        Some(format!("{count}{}{resource}", row.summary))
+    };
+    kinds.into_values().filter_map(sentence).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,13 +7,17 @@ use fleetwright_proto::v1;
 use fleetwright_proto::v1::Severity::{Critical, Info, Warning};
 
 use super::encode::{from_millis, to_millis};
-use super::resource_names as names;
+use super::{enum_values, resource_names as names};
 
 /// Time after which a pod that waits is a problem, in milliseconds: a node is launched and joins in a minute or two.
 pub(super) const PATIENCE_MS: i64 = 5 * 60_000;
 
 /// Lists the pods of the agent, in the namespace of `deploy/agent`.
 const AGENT_PODS: &str = "kubectl get pods -n fleetwright-system -l app.kubernetes.io/name=fleetwright-agent";
+
+/// Connects a cluster (`deploy/README.md`).
+const CONNECT: &str = "kubectl apply --server-side -f deploy/crds -f deploy/agent/namespace.yaml -f deploy/agent/rbac.yaml && \
+     kubectl apply --server-side -k deploy/agent/run";
 
 /// What the fleet has.
 #[derive(Debug)]
@@ -25,22 +29,16 @@ pub(super) struct Facts {
     pub(super) pods: Vec<v1::Pod>,
     pub(super) offerings: Vec<v1::Offering>,
     pub(super) freezes: Vec<v1::Freeze>,
-    pub(super) replicas: Vec<v1::Replica>,
-    /// Whether the store answers this replica.
-    pub(super) is_store_up: bool,
+    /// What the replicas depend on and does not work.
+    pub(super) outages: Vec<v1::Problem>,
+    /// Whether these are the facts of the whole fleet.
+    pub(super) is_fleet: bool,
 }
 
 /// The problems of the facts at a time in milliseconds since 1970, in no order. Their names differ.
 pub(super) fn problems(facts: &Facts, now_ms: i64) -> Vec<v1::Problem> {
-    let mut found: Vec<v1::Problem> = Vec::new();
-    if !facts.is_store_up {
-        let texts = (
-            "the store does not answer",
-            "nothing is decided, and freezes and refused offerings are not known, until it does",
-        );
-        found.push(problem((Critical, "StoreUnavailable"), "", texts, ""));
-    }
-    found.extend(facts.replicas.iter().filter(|replica| !replica.reachable).map(unreachable_replica));
+    let mut found: Vec<v1::Problem> = facts.outages.clone();
+    found.extend((facts.is_fleet && facts.clusters.is_empty()).then(no_cluster));
     for cluster in &facts.clusters {
         found.extend(undecided(cluster));
         found.extend(cluster.guardrails.iter().flat_map(|guardrails| held_back(cluster, guardrails)));
@@ -107,15 +105,22 @@ fn since(problem: v1::Problem, start_time: Option<prost_types::Timestamp>) -> v1
     v1::Problem { start_time, ..problem }
 }
 
-fn counted(problem: v1::Problem, count: u32) -> v1::Problem {
+fn counted(problem: v1::Problem, count: i32) -> v1::Problem {
     v1::Problem { count, ..problem }
 }
 
-fn unreachable_replica(replica: &v1::Replica) -> v1::Problem {
-    let summary = format!("replica {} does not answer", replica.replica);
-    let found =
-        problem((Warning, "ReplicaUnreachable"), "", (summary, &replica.reason), "fleetwright fleet clusters -o wide");
-    v1::Problem { name: format!("{}-{}", found.name, replica.replica), ..found }
+/// A fleet without clusters is no fleet in which nothing is wrong.
+fn no_cluster() -> v1::Problem {
+    let texts = (
+        "no cluster yet",
+        "no agent has connected: in each cluster, write the address of this server into deploy/agent/run/agent.env, and apply the \
+         agent",
+    );
+    problem((Info, "NoCluster"), "", texts, CONNECT)
+}
+
+fn until(problem: v1::Problem, end_time: Option<prost_types::Timestamp>) -> v1::Problem {
+    v1::Problem { end_time, ..problem }
 }
 
 fn id(name: &str) -> &str {
@@ -126,30 +131,30 @@ fn id(name: &str) -> &str {
 fn undecided(cluster: &v1::Cluster) -> Option<v1::Problem> {
     let (name, id) = (&*cluster.name, id(&cluster.name));
     let quarantine = cluster.guardrails.as_ref().filter(|guardrails| !guardrails.quarantine_reason.is_empty());
+    let why_left = Some(&*cluster.disconnect_reason).filter(|why| !why.is_empty());
     if cluster.stale {
-        let texts = ("no server decides for it", "no replica that answers owns it, or its agent is connected to none");
+        let why = why_left.unwrap_or("no replica that answers owns the cluster, or its agent is connected to none");
+        let texts = ("no server decides", why);
         let found = problem((Critical, "NoOwner"), name, texts, AGENT_PODS);
         return Some(since(found, cluster.observe_time));
     }
     if !cluster.connected {
-        return Some(problem((Critical, "AgentDisconnected"), name, ("its agent is disconnected", ""), AGENT_PODS));
+        let texts = ("the agent is disconnected", why_left.unwrap_or("nothing is decided until it is connected again"));
+        return Some(since(problem((Critical, "AgentDisconnected"), name, texts, AGENT_PODS), cluster.observe_time));
     }
     if let Some(guardrails) = quarantine {
-        let texts = ("the snapshot of its agent is quarantined", &*guardrails.quarantine_reason);
+        let texts = ("the snapshot of the agent is quarantined", &*guardrails.quarantine_reason);
         let found = problem((Critical, "Quarantined"), name, texts, with_id("fleetwright quarantine release", id));
         return Some(since(found, guardrails.quarantine_time));
     }
     if !cluster.synced {
-        let texts = ("its agent is sending its state", "nothing is decided until it is complete");
-        return Some(problem((Warning, "NotSynced"), name, texts, row_command(id)));
+        let texts = ("the agent is sending the state of the cluster", "nothing is decided until it is complete");
+        return Some(since(problem((Warning, "NotSynced"), name, texts, row_command(id)), cluster.unsynced_time));
     }
     let why = Some(&*cluster.plan_error).filter(|why| !why.is_empty())?;
-    Some(problem(
-        (Critical, "PlanFailed"),
-        name,
-        ("its last plan failed", why),
-        with_id("fleetwright history --cluster", id),
-    ))
+    let texts = ("the last plan failed", why);
+    let found = problem((Critical, "PlanFailed"), name, texts, with_id("fleetwright history --cluster", id));
+    Some(since(found, cluster.plan_error_time))
 }
 
 /// What the guardrails hold back, apart from quarantine and freezes.
@@ -157,28 +162,18 @@ fn held_back(cluster: &v1::Cluster, guardrails: &v1::Guardrails) -> Vec<v1::Prob
     let (name, id) = (&*cluster.name, id(&cluster.name));
     let history = || with_id("fleetwright history --cluster", id);
     let removals = || Command::from("fleetwright removals");
-    let texts = [
-        (
-            Critical,
-            "CircuitBreakerOpen",
-            "removals are stopped by the circuit breaker",
-            &guardrails.circuit_breaker_reason,
-            removals(),
-        ),
-        (
-            Critical,
-            "ListingRejected",
-            "the cloud's list of its instances is suspicious",
-            &guardrails.listing_rejected_reason,
-            removals(),
-        ),
-        (Warning, "LaunchesBlocked", "launches are blocked", &guardrails.launches_blocked_reason, history()),
-        (Warning, "RemovalsBlocked", "removals are blocked", &guardrails.removals_blocked_reason, history()),
-    ];
-    let texts = texts.into_iter().filter(|(.., reason, _)| !reason.is_empty());
-    let mut found: Vec<v1::Problem> = texts
-        .map(|(severity, code, summary, reason, command)| problem((severity, code), name, (summary, reason), command))
-        .collect();
+    let mut found = Vec::new();
+    let mut add = |(severity, code), summary: &str, reason: &str, start_time, command: Command| {
+        if !reason.is_empty() {
+            found.push(since(problem((severity, code), name, (summary, reason), command), start_time));
+        }
+    };
+    let breaker = (&guardrails.circuit_breaker_reason, guardrails.circuit_breaker_time);
+    let summary = "removals are stopped by the circuit breaker";
+    add((Critical, "CircuitBreakerOpen"), summary, breaker.0, breaker.1, removals());
+    let listing = (&guardrails.listing_rejected_reason, guardrails.listing_rejected_time);
+    add((Critical, "ListingRejected"), "the cloud's list of instances is suspicious", listing.0, listing.1, removals());
+    found.extend(blocked(name, guardrails, history));
     if let Some(first) = guardrails.waiting_removals.first() {
         let reason = format!("{}; {}", first.reason, first.release);
         let waiting = problem((Warning, "RemovalsWaiting"), name, ("removals wait", &reason), removals());
@@ -187,7 +182,8 @@ fn held_back(cluster: &v1::Cluster, guardrails: &v1::Guardrails) -> Vec<v1::Prob
     if guardrails.backoff_pod_count > 0 {
         let texts = ("pods are in launch backoff", "earlier launches did not bind them");
         let pods = with_id("fleetwright fleet pods --cluster", id);
-        found.push(counted(problem((Warning, "LaunchBackoff"), name, texts, pods), guardrails.backoff_pod_count));
+        let waiting = since(problem((Warning, "LaunchBackoff"), name, texts, pods), guardrails.backoff_time);
+        found.push(counted(waiting, guardrails.backoff_pod_count));
     }
     let shadows = [
         (guardrails.shadow, "Shadow", "decisions are recorded and not carried out"),
@@ -198,8 +194,30 @@ fn held_back(cluster: &v1::Cluster, guardrails: &v1::Guardrails) -> Vec<v1::Prob
         ),
     ];
     let shadows = shadows.into_iter().filter(|(is_on, ..)| *is_on);
-    found.extend(shadows.map(|(_, code, summary)| problem((Info, code), name, (summary, ""), history())));
+    let shadow = |code, summary| since(problem((Info, code), name, (summary, ""), history()), guardrails.shadow_time);
+    found.extend(shadows.map(|(_, code, summary)| shadow(code, summary)));
     found
+}
+
+/// What the limits hold back: until when, what that costs, and which setting allows more.
+fn blocked(name: &str, guardrails: &v1::Guardrails, history: impl Fn() -> Command) -> Vec<v1::Problem> {
+    let launches = (!guardrails.launches_blocked_reason.is_empty()).then(|| {
+        let texts = ("launches are blocked", &*guardrails.launches_blocked_reason);
+        let found = problem((Warning, "LaunchesBlocked"), name, texts, history());
+        let found = since(until(found, guardrails.launches_blocked_until_time), guardrails.launches_blocked_time);
+        v1::Problem { setting: guardrails.launches_blocked_setting.clone(), ..found }
+    });
+    let removals = (!guardrails.removals_blocked_reason.is_empty()).then(|| {
+        let texts = ("removals are blocked", &*guardrails.removals_blocked_reason);
+        let found = problem((Warning, "RemovalsBlocked"), name, texts, history());
+        let found = since(until(found, guardrails.removals_blocked_until_time), guardrails.removals_blocked_time);
+        v1::Problem {
+            setting: guardrails.removals_blocked_setting.clone(),
+            price_micro_usd_per_hour: guardrails.removals_blocked_price_micro_usd_per_hour,
+            ..found
+        }
+    });
+    launches.into_iter().chain(removals).collect()
 }
 
 /// What in a cluster keeps Fleetwright from managing all of it.
@@ -213,32 +231,33 @@ fn surroundings(cluster: &v1::Cluster) -> Vec<v1::Problem> {
             ("objects cannot be read or watched", first),
             row_command(id),
         );
-        found.push(counted(unreadable, count(cluster.problems.len())));
+        found.push(counted(since(unreadable, cluster.problems_time), count(cluster.problems.len())));
+    }
+    if let Some(first) = cluster.unusable_nodes.first() {
+        let unusable =
+            problem((Warning, "NodesUnusable"), name, ("Nodes stay and take no pod", first), row_command(id));
+        found.push(counted(unusable, count(cluster.unusable_nodes.len())));
     }
     if let Some(first) = cluster.unmanaged_pools.first() {
         let reason = format!("{}: {}", first.node_pool, first.reason);
         let left = problem((Info, "UnmanagedPools"), name, ("NodePools are not managed", &reason), row_command(id));
-        found.push(counted(left, count(cluster.unmanaged_pools.len())));
+        found.push(counted(since(left, cluster.unmanaged_pools_time), count(cluster.unmanaged_pools.len())));
     }
     if !cluster.autoscalers.is_empty() {
         let summary = format!("another autoscaler is active: {}", cluster.autoscalers.join(", "));
         let texts = (summary, "two of them launch and remove machines for the same pods");
-        found.push(problem(
-            (Warning, "OtherAutoscaler"),
-            name,
-            texts,
-            with_id("fleetwright freeze --reason 'two autoscalers' --cluster", id),
-        ));
+        let freeze = with_id("fleetwright freeze --reason 'two autoscalers' --cluster", id);
+        found.push(since(problem((Warning, "OtherAutoscaler"), name, texts, freeze), cluster.autoscalers_time));
     }
     found
 }
 
-fn count(things: usize) -> u32 {
-    u32::try_from(things).unwrap_or(u32::MAX)
+fn count(things: usize) -> i32 {
+    i32::try_from(things).unwrap_or(i32::MAX)
 }
 
 fn pool_not_ready(pool: &v1::Pool) -> v1::Problem {
-    let texts = ("no instance can be launched from it", &*pool.not_ready_reason);
+    let texts = ("no instance is launched from the NodePool", &*pool.not_ready_reason);
     problem((Warning, "NodePoolNotReady"), &pool.name, texts, with_id("kubectl describe nodepool", id(&pool.name)))
 }
 
@@ -287,13 +306,14 @@ fn pods_of_group(cluster: &str, code: &str, first: &v1::Pod, pods: &[&v1::Pod]) 
 
 /// Offerings that are excluded now, for each instance type and capacity type one problem.
 fn shortages(offerings: &[v1::Offering], now_ms: i64) -> Vec<v1::Problem> {
-    let mut groups: BTreeMap<(&str, &str), Vec<&v1::Offering>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, String), Vec<&v1::Offering>> = BTreeMap::new();
     let is_excluded = |offering: &&v1::Offering| {
         offering.failure_count > 0
             && offering.exclude_until_time.as_ref().is_some_and(|until| to_millis(until) > now_ms)
     };
     for offering in offerings.iter().filter(is_excluded) {
-        groups.entry((&offering.instance_type, &offering.capacity_type)).or_default().push(offering);
+        let capacity_type = enum_values::capacity_type_label(offering.capacity_type());
+        groups.entry((&offering.instance_type, capacity_type)).or_default().push(offering);
     }
     let mut found = Vec::new();
     for ((instance_type, capacity_type), of_type) in groups {
@@ -307,7 +327,9 @@ fn shortages(offerings: &[v1::Offering], now_ms: i64) -> Vec<v1::Problem> {
         });
         let shortage = problem((Info, "Shortage"), "", (summary, reason), command);
         let refused = of_type.iter().filter_map(|offering| offering.refuse_time.as_ref()).map(to_millis).min();
-        let shortage = counted(since(shortage, refused.map(from_millis)), count(of_type.len()));
+        let over = of_type.iter().filter_map(|offering| offering.exclude_until_time.as_ref()).map(to_millis).max();
+        let shortage = until(since(shortage, refused.map(from_millis)), over.map(from_millis));
+        let shortage = counted(shortage, count(of_type.len()));
         found.push(v1::Problem { name: format!("problems/Shortage.{instance_type}.{capacity_type}"), ..shortage });
     }
     found
@@ -322,7 +344,8 @@ fn freeze(freeze: &v1::Freeze) -> v1::Problem {
     let reason = format!("{}, by {}", freeze.reason, freeze.creator);
     let command = with_id("fleetwright thaw --id", id(&freeze.name));
     let found = problem((Info, "Frozen"), &freeze.target, (what, &*reason), command);
-    since(v1::Problem { name: format!("{}.{}", found.name, id(&freeze.name)), ..found }, freeze.create_time)
+    let found = v1::Problem { name: format!("{}.{}", found.name, id(&freeze.name)), ..found };
+    until(since(found, freeze.create_time), freeze.expire_time)
 }
 
 #[cfg(test)]

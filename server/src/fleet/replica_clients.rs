@@ -1,7 +1,7 @@
 //! The other replicas: which are there, and how they are asked. Each is told apart by the instance, one life of a process.
 //!
 //! One task for each replica keeps the directory's clusters of it up to date, by the same API that clients use, restricted
-//! to the clusters that the other one decides for ([`is_part`]).
+//! to the clusters that the other one decides for ([`PART_KEY`]) and that the client may see.
 
 mod connection;
 mod follower;
@@ -18,11 +18,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::directory::Directory;
-pub(crate) use connection::{CapacityClient, ReplicaClient, is_part};
+pub(crate) use connection::{CapacityClient, PART_KEY, ReplicaClient};
 pub(crate) use registry::ReplicaClients;
 
 /// Interval at which new replicas are looked for.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The same until those are known that are there at the start.
+const FIRST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Looks for replicas and follows each, until `stop`.
 ///
@@ -36,9 +39,11 @@ pub(crate) async fn run(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let mut due = tokio::time::interval(DISCOVERY_INTERVAL);
+    // One that has just started is not ready before it knows the others.
+    let mut soon = tokio::time::interval(FIRST_INTERVAL);
     let mut followed: BTreeMap<Arc<str>, (ReplicaRow, CancellationToken)> = BTreeMap::new();
     let mut tasks = JoinSet::new();
-    while stop.run_until_cancelled(due.tick()).await.is_some() {
+    while stop.run_until_cancelled(if clients.is_settled() { due.tick() } else { soon.tick() }).await.is_some() {
         while tasks.try_join_next().is_some() {}
         let others = match store.other_replicas(&instance).await {
             Ok(others) => others,
@@ -63,6 +68,9 @@ pub(crate) async fn run(
             let ended = stop.child_token();
             tasks.spawn(follower::follow(row.clone(), clients.clone(), Arc::clone(&directory), ended.clone()));
             followed.insert(instance, (row, ended));
+        }
+        if !clients.is_settled() {
+            clients.settle(followed.keys());
         }
     }
     Ok(())

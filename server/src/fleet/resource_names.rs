@@ -3,6 +3,11 @@
 use model::{ClusterName, PodKey};
 use tonic::Status;
 
+use crate::capacity::errors;
+
+/// Name of what concerns the server that answers.
+pub(crate) const SERVER_INFO: &str = "serverInfo";
+
 /// Longest name that is read, in bytes: four Kubernetes names of 253 characters and the collections between them.
 const MAX_NAME_BYTES: usize = 1_100;
 
@@ -14,6 +19,11 @@ pub(crate) fn cluster(cluster: &str) -> String {
 /// `clusters/{cluster}/{collection}/{id}`.
 pub(crate) fn child(cluster: &str, collection: &str, id: &str) -> String {
     format!("clusters/{cluster}/{collection}/{id}")
+}
+
+/// `clusters/{cluster}/namespaces/{namespace}`.
+pub(crate) fn namespace(cluster: &str, namespace: &str) -> String {
+    child(cluster, "namespaces", namespace)
 }
 
 /// `clusters/{cluster}/namespaces/{namespace}/pods/{pod}`.
@@ -28,7 +38,7 @@ pub(crate) fn pod(cluster: &str, pod: &PodKey) -> String {
 fn ids<'n, const N: usize>(field: &str, name: &'n str, pattern: &str) -> Result<[&'n str; N], Status> {
     let refused = || {
         let shown: String = name.chars().take(100).collect();
-        Status::invalid_argument(format!("{field} is {shown:?}; it has the form {pattern}"))
+        errors::invalid_argument(field, format!("{field} is {shown:?}; it has the form {pattern}"))
     };
     if name.len() > MAX_NAME_BYTES || name.split('/').count() != pattern.split('/').count() {
         return Err(refused());
@@ -53,6 +63,27 @@ pub(crate) fn parse_cluster(name: &str) -> Result<ClusterName, Status> {
     Ok(cluster.into())
 }
 
+/// The field of a request with what a freeze freezes.
+const TARGET: &str = "freeze.target";
+
+/// The cluster that the target of a freeze names.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if the name has another form.
+pub(crate) fn parse_target_cluster(target: &str) -> Result<ClusterName, Status> {
+    let [cluster] = ids(TARGET, target, "clusters/*")?;
+    Ok(cluster.into())
+}
+
+/// The cluster and the NodePool that the target of a freeze names.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if the name has another form.
+pub(crate) fn parse_target_pool(target: &str) -> Result<(ClusterName, String), Status> {
+    let [cluster, pool] = ids(TARGET, target, "clusters/*/pools/*")?;
+    Ok((cluster.into(), pool.to_owned()))
+}
+
 /// The cluster that `parent` names; `None` for all clusters, `clusters/-`.
 ///
 /// # Errors
@@ -60,6 +91,21 @@ pub(crate) fn parse_cluster(name: &str) -> Result<ClusterName, Status> {
 pub(crate) fn parse_parent(parent: &str) -> Result<Option<ClusterName>, Status> {
     let [cluster] = ids("parent", parent, "clusters/*")?;
     Ok((cluster != "-").then(|| cluster.into()))
+}
+
+/// The cluster and the namespace that the `parent` of pods names; `None` for all of them: `clusters/-/namespaces/-`.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if the name has another form.
+pub(crate) fn parse_namespace_parent(parent: &str) -> Result<(Option<ClusterName>, Option<String>), Status> {
+    let [cluster, namespace] = ids("parent", parent, "clusters/*/namespaces/*")?;
+    Ok(((cluster != "-").then(|| cluster.into()), (namespace != "-").then(|| namespace.to_owned())))
+}
+
+/// # Errors
+/// `INVALID_ARGUMENT` for another name than that of the server's information. A message without a name asks for it too.
+pub(crate) fn check_server_info(name: &str) -> Result<(), Status> {
+    if name.is_empty() { Ok(()) } else { ids::<0>("name", name, SERVER_INFO).map(drop) }
 }
 
 /// The cluster and the id of a resource in `collection`.
@@ -86,7 +132,12 @@ pub(crate) fn parse_pod(name: &str) -> Result<(ClusterName, PodKey), Status> {
 /// `INVALID_ARGUMENT` if the name has another form, or the id is no number.
 pub(crate) fn parse_number(name: &str, collection: &str) -> Result<i64, Status> {
     let [id] = ids("name", name, &format!("{collection}/*"))?;
-    id.parse().map_err(|_| Status::invalid_argument(format!("{id:?} in name {name:?} is not a number")))
+    id.parse().map_err(|_| not_a_number(name, id))
+}
+
+/// The id in a name is no number.
+pub(super) fn not_a_number(name: &str, id: &str) -> Status {
+    errors::invalid_argument("name", format!("{id:?} in name {name:?} is not a number"))
 }
 
 #[cfg(test)]
@@ -102,6 +153,11 @@ mod tests {
         let expected = ("prod".into(), "ip-10-0-0-1.eu-west-1.compute.internal".to_owned());
         assert_eq!(parse_child(&node, "nodes").unwrap(), expected);
         assert_eq!(parse_parent("clusters/-").unwrap(), None);
+        let of_namespace = (Some("prod".into()), Some("shop".to_owned()));
+        assert_eq!(parse_namespace_parent(&namespace("prod", "shop")).unwrap(), of_namespace);
+        assert_eq!(parse_namespace_parent("clusters/-/namespaces/-").unwrap(), (None, None));
+        assert!(parse_namespace_parent("clusters/prod").is_err());
+        assert!(check_server_info("serverInfo").is_ok() && check_server_info("clusters/a").is_err());
         assert_eq!(parse_number("freezes/7", "freezes").unwrap(), 7);
     }
 

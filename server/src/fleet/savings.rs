@@ -9,10 +9,11 @@ use store::clock;
 use store::spend::DAY_MS;
 use tonic::Status;
 
+use super::access::Access;
 use super::api::FleetApi;
 use super::spend::Span;
 use super::{encode, resource_names as names};
-use crate::capacity::errors::store_failed;
+use crate::capacity::errors::{self, store_failed};
 
 /// Default and greatest number of decisions.
 const DECISIONS: (usize, usize) = (100, 1_000);
@@ -21,18 +22,25 @@ const DECISIONS: (usize, usize) = (100, 1_000);
 const MAX_DAYS: i64 = 31;
 
 impl FleetApi {
-    pub(super) async fn savings_now(&self, request: v1::GetSavingsRequest) -> Result<v1::Savings, Status> {
+    pub(super) async fn savings_now(
+        &self,
+        request: v1::ComputeSavingsRequest,
+        access: &Access,
+    ) -> Result<v1::ComputeSavingsResponse, Status> {
         let now = clock::now();
         let span = Span::read(request.start_time.as_ref(), request.end_time.as_ref(), 7 * DAY_MS, now.as_millis())?;
         if span.to_ms - span.from_ms > MAX_DAYS * DAY_MS {
-            return Err(Status::invalid_argument(format!("a report of savings is about {MAX_DAYS} days at most")));
+            return Err(errors::invalid_argument(
+                "start_time",
+                format!("a report of savings is about {MAX_DAYS} days at most"),
+            ));
         }
         let limit = match usize::try_from(request.max_decisions) {
             Ok(0) => DECISIONS.0,
             Ok(count) => count.min(DECISIONS.1),
-            Err(_) => return Err(Status::invalid_argument("max_decisions must not be negative")),
+            Err(_) => return Err(errors::invalid_argument("max_decisions", "max_decisions must not be negative")),
         };
-        let clusters = self.stored_clusters(&request.parent).await?;
+        let clusters = self.stored_clusters(&request.parent, access).await?;
         let read = self.store.saving_intervals(clusters.as_deref(), span.from_ms, span.to_ms);
         let mut of_clusters = BTreeMap::<String, Vec<CostInterval>>::new();
         for (cluster, interval) in read.await.map_err(store_failed)? {
@@ -69,7 +77,7 @@ fn encode_saving(cluster: &str, saving: &Saving, now: Timestamp) -> v1::Saving {
     }
 }
 
-fn report(mut savings: Vec<v1::Saving>, span: Span, limit: usize) -> v1::Savings {
+fn report(mut savings: Vec<v1::Saving>, span: Span, limit: usize) -> v1::ComputeSavingsResponse {
     let mut sums = BTreeMap::<i32, v1::SavingSum>::new();
     for saving in &savings {
         let sum = sums.entry(saving.state).or_default();
@@ -86,7 +94,7 @@ fn report(mut savings: Vec<v1::Saving>, span: Span, limit: usize) -> v1::Savings
         key(one).cmp(&key(other))
     });
     savings.truncate(limit);
-    v1::Savings {
+    v1::ComputeSavingsResponse {
         savings,
         sums: sums.into_values().collect(),
         start_time: Some(encode::from_millis(span.from_ms)),

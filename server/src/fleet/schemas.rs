@@ -24,6 +24,25 @@ const STAGES: &[&str] = &[
 const POD_STATES: &[&str] =
     &["POD_STATE_UNSPECIFIED", "POD_STATE_WAITING", "POD_STATE_PLANNED", "POD_STATE_UNSCHEDULABLE"];
 
+const CAPACITY_TYPES: &[&str] =
+    &["CAPACITY_TYPE_UNSPECIFIED", "CAPACITY_TYPE_ON_DEMAND", "CAPACITY_TYPE_SPOT", "CAPACITY_TYPE_RESERVED"];
+
+const DECISION_KINDS: &[&str] = &[
+    "DECISION_KIND_UNSPECIFIED",
+    "DECISION_KIND_PROVISION",
+    "DECISION_KIND_HOLD",
+    "DECISION_KIND_EMPTY",
+    "DECISION_KIND_CONSOLIDATION",
+    "DECISION_KIND_DRIFT",
+    "DECISION_KIND_EXPIRATION",
+    "DECISION_KIND_INTERRUPTION",
+    "DECISION_KIND_REBALANCE",
+    "DECISION_KIND_REPAIR",
+    "DECISION_KIND_VOLUNTARY_REPAIR",
+    "DECISION_KIND_STATIC_SCALE_DOWN",
+    "DECISION_KIND_HOLD_ENDED",
+];
+
 const HOLD_KINDS: &[&str] = &["HOLD_KIND_UNSPECIFIED", "HOLD_KIND_DEDICATED", "HOLD_KIND_SHARED"];
 
 const HOLD_STATES: &[&str] = &[
@@ -84,18 +103,24 @@ pub(crate) static POOLS: LazyLock<Schema<v1::Pool>> = LazyLock::new(|| {
         .int("machine_count", count!(machine_count))
         .int("price_micro_usd_per_hour", |row| Some(row.price_micro_usd_per_hour))
         .text("not_ready_reason", |row| text(&row.not_ready_reason))
+        .timestamp("not_ready_time", |row| millis(row.not_ready_time.as_ref()))
+        .int("disrupted_node_count", count!(disrupted_node_count))
+        .int("drifted_node_count", count!(drifted_node_count))
+        .int("limited_pod_count", count!(limited_pod_count))
         .boolean("deleted", |row| Some(row.deleted))
 });
 
 /// Fields of nodes.
 pub(crate) static NODES: LazyLock<Schema<v1::Node>> = LazyLock::new(|| {
     Schema::new("nodes", PAGE_SIZES, "name", |row: &v1::Node| &row.name)
+        .text("uid", |row| text(&row.uid))
+        .text("node", |row| text(&row.node))
         .text("node_claim", |row| text(&row.node_claim))
         .text("pool", |row| text(&row.pool))
         .text("provider_id", |row| text(&row.provider_id))
         .text("instance_type", |row| text(&row.instance_type))
         .text("zone", |row| text(&row.zone))
-        .text("capacity_type", |row| text(&row.capacity_type))
+        .enumeration("capacity_type", CAPACITY_TYPES, |row| Some(row.capacity_type().as_str_name()))
         .enumeration("stage", STAGES, |row| Some(row.stage().as_str_name()))
         .timestamp("stage_time", |row| millis(row.stage_time.as_ref()))
         .timestamp("create_time", |row| millis(row.create_time.as_ref()))
@@ -126,9 +151,13 @@ pub(crate) static PODS: LazyLock<Schema<v1::Pod>> = LazyLock::new(|| {
 pub(crate) static DECISIONS: LazyLock<Schema<v1::Decision>> = LazyLock::new(|| {
     Schema::new("decisions", PAGE_SIZES, "name", |row: &v1::Decision| &row.name)
         .timestamp("decide_time", |row| millis(row.decide_time.as_ref()))
-        .text("kind", |row| text(&row.kind))
+        .enumeration("kind", DECISION_KINDS, |row| Some(row.kind().as_str_name()))
         .text("summary", |row| text(&row.summary))
         .text("trace_id", |row| text(&row.trace_id))
+        .int("moved_pod_count", count!(moved_pod_count))
+        .int("savings_micro_usd_per_hour", |row| Some(row.savings_micro_usd_per_hour))
+        .texts("planned_by", |row, index| row.planned_by.get(index).map(String::as_str))
+        .int("unschedulable_pod_count", count!(unschedulable_pod_count))
 });
 
 /// Fields of holds.
@@ -164,7 +193,7 @@ pub(crate) static OFFERINGS: LazyLock<Schema<v1::Offering>> = LazyLock::new(|| {
         .text("scope", |row| text(&row.scope))
         .text("instance_type", |row| text(&row.instance_type))
         .text("zone_id", |row| text(&row.zone_id))
-        .text("capacity_type", |row| text(&row.capacity_type))
+        .enumeration("capacity_type", CAPACITY_TYPES, |row| Some(row.capacity_type().as_str_name()))
         .int("min_count", count!(min_count))
         .int("failure_count", count!(failure_count))
         .timestamp("refuse_time", |row| millis(row.refuse_time.as_ref()))
@@ -176,28 +205,25 @@ pub(crate) static OFFERINGS: LazyLock<Schema<v1::Offering>> = LazyLock::new(|| {
 mod tests {
     use super::*;
 
+    fn has_all_names(known: &[&str], name_of: impl Fn(i32) -> Option<&'static str>) {
+        for (number, name) in known.iter().enumerate() {
+            assert_eq!(name_of(i32::try_from(number).unwrap()), Some(*name));
+        }
+        assert_eq!(name_of(i32::try_from(known.len()).unwrap()), None);
+    }
+
     #[test]
     fn the_names_of_enums_are_those_of_the_protocol() {
-        for (number, name) in STAGES.iter().enumerate() {
-            let stage = v1::NodeStage::try_from(i32::try_from(number).unwrap()).unwrap();
-            assert_eq!(stage.as_str_name(), *name);
-        }
-        assert!(v1::NodeStage::try_from(i32::try_from(STAGES.len()).unwrap()).is_err());
-        for (number, name) in POD_STATES.iter().enumerate() {
-            assert_eq!(v1::PodState::try_from(i32::try_from(number).unwrap()).unwrap().as_str_name(), *name);
-        }
-        assert!(v1::PodState::try_from(i32::try_from(POD_STATES.len()).unwrap()).is_err());
-        for (number, name) in HOLD_KINDS.iter().enumerate() {
-            assert_eq!(v1::HoldKind::try_from(i32::try_from(number).unwrap()).unwrap().as_str_name(), *name);
-        }
-        assert!(v1::HoldKind::try_from(i32::try_from(HOLD_KINDS.len()).unwrap()).is_err());
-        for (number, name) in HOLD_STATES.iter().enumerate() {
-            assert_eq!(v1::HoldState::try_from(i32::try_from(number).unwrap()).unwrap().as_str_name(), *name);
-        }
-        assert!(v1::HoldState::try_from(i32::try_from(HOLD_STATES.len()).unwrap()).is_err());
-        for (number, name) in SEVERITIES.iter().enumerate() {
-            assert_eq!(v1::Severity::try_from(i32::try_from(number).unwrap()).unwrap().as_str_name(), *name);
-        }
-        assert!(v1::Severity::try_from(i32::try_from(SEVERITIES.len()).unwrap()).is_err());
+        has_all_names(STAGES, |number| v1::NodeStage::try_from(number).ok().map(|value| value.as_str_name()));
+        has_all_names(POD_STATES, |number| v1::PodState::try_from(number).ok().map(|value| value.as_str_name()));
+        has_all_names(CAPACITY_TYPES, |number| {
+            v1::CapacityType::try_from(number).ok().map(|value| value.as_str_name())
+        });
+        has_all_names(DECISION_KINDS, |number| {
+            v1::DecisionKind::try_from(number).ok().map(|value| value.as_str_name())
+        });
+        has_all_names(HOLD_KINDS, |number| v1::HoldKind::try_from(number).ok().map(|value| value.as_str_name()));
+        has_all_names(HOLD_STATES, |number| v1::HoldState::try_from(number).ok().map(|value| value.as_str_name()));
+        has_all_names(SEVERITIES, |number| v1::Severity::try_from(number).ok().map(|value| value.as_str_name()));
     }
 }

@@ -6,13 +6,13 @@ use fleetwright_proto::v1;
 use fleetwright_rpc::v1::fleet_service_server::FleetService;
 use tonic::{Request, Response, Status};
 
+use super::access::Access;
 use super::api::FleetApi;
 use super::collections::{Nodes, Pods, Pools};
 use super::lists::unanswered;
-use super::replica_clients::is_part;
 use super::watches::Watch;
 use super::{decision_log, operations, resource_names as names};
-use crate::capacity::holds;
+use crate::capacity::{errors, holds};
 use store::clock;
 
 fn by_name(name: &str) -> String {
@@ -33,7 +33,7 @@ impl FleetService for FleetApi {
 
     async fn get_cluster(&self, request: Request<v1::GetClusterRequest>) -> Result<Response<v1::Cluster>, Status> {
         let cluster = names::parse_cluster(&request.get_ref().name)?;
-        self.source(&cluster).await?;
+        self.source(&cluster, &Access::of(&request)?).await?;
         let found = self.directory.get(&cluster, clock::now());
         found.map(Response::new).ok_or_else(|| unanswered(&cluster))
     }
@@ -42,117 +42,119 @@ impl FleetService for FleetApi {
         &self,
         request: Request<v1::ListClustersRequest>,
     ) -> Result<Response<v1::ListClustersResponse>, Status> {
-        let part = is_part(&request);
-        self.list_clusters_now(request.get_ref(), part).map(Response::new)
+        let access = Access::of(&request)?;
+        self.list_clusters_now(request.get_ref(), &access).map(Response::new)
     }
 
     async fn watch_clusters(
         &self,
         request: Request<v1::WatchClustersRequest>,
     ) -> Result<Response<Self::WatchClustersStream>, Status> {
-        let part = is_part(&request);
-        self.watch_clusters_now(request.into_inner(), part).map(Response::new)
+        let access = Access::of(&request)?;
+        self.watch_clusters_now(request.into_inner(), &access).map(Response::new)
     }
 
     async fn get_pool(&self, request: Request<v1::GetPoolRequest>) -> Result<Response<v1::Pool>, Status> {
-        let (part, name) = (is_part(&request), &request.get_ref().name);
+        let (access, name) = (Access::of(&request)?, &request.get_ref().name);
         let (cluster, _) = names::parse_child(name, "pools")?;
         let parent = names::cluster(&cluster);
         let ask = || v1::ListPoolsRequest { parent, page_size: 1, filter: by_name(name), ..Default::default() };
-        self.get::<Pools>((&cluster, name), ask, part).await.map(Response::new)
+        self.get::<Pools>((&cluster, name), ask, &access).await.map(Response::new)
     }
 
     async fn list_pools(
         &self,
         request: Request<v1::ListPoolsRequest>,
     ) -> Result<Response<v1::ListPoolsResponse>, Status> {
-        let part = is_part(&request);
-        Ok(Response::new(self.list::<Pools>(request.into_inner(), part).await?.into()))
+        let access = Access::of(&request)?;
+        Ok(Response::new(self.list::<Pools>(request.into_inner(), &access).await?.into()))
     }
 
     async fn watch_pools(
         &self,
         request: Request<v1::WatchPoolsRequest>,
     ) -> Result<Response<Self::WatchPoolsStream>, Status> {
-        let part = is_part(&request);
-        self.watch_collection::<Pools>(request.into_inner(), part).await.map(Response::new)
+        let access = Access::of(&request)?;
+        self.watch_collection::<Pools>(request.into_inner(), &access).await.map(Response::new)
     }
 
     async fn get_node(&self, request: Request<v1::GetNodeRequest>) -> Result<Response<v1::Node>, Status> {
-        let (part, name) = (is_part(&request), &request.get_ref().name);
-        let (cluster, _) = names::parse_child(name, "nodes")?;
+        let (access, name) = (Access::of(&request)?, &request.get_ref().name);
+        let (cluster, node) = names::parse_child(name, "nodes")?;
         let parent = names::cluster(&cluster);
-        let ask = || v1::ListNodesRequest { parent, page_size: 1, filter: by_name(name), ..Default::default() };
-        self.get::<Nodes>((&cluster, name), ask, part).await.map(Response::new)
+        // A Node and a NodeClaim may share a name; the NodeClaim has it as its own.
+        let filter = format!("{} OR node = {node:?}", by_name(name));
+        let ask = || v1::ListNodesRequest { parent, filter, ..Default::default() };
+        self.get::<Nodes>((&cluster, name), ask, &access).await.map(Response::new)
     }
 
     async fn list_nodes(
         &self,
         request: Request<v1::ListNodesRequest>,
     ) -> Result<Response<v1::ListNodesResponse>, Status> {
-        let part = is_part(&request);
-        Ok(Response::new(self.list::<Nodes>(request.into_inner(), part).await?.into()))
+        let access = Access::of(&request)?;
+        Ok(Response::new(self.list::<Nodes>(request.into_inner(), &access).await?.into()))
     }
 
     async fn watch_nodes(
         &self,
         request: Request<v1::WatchNodesRequest>,
     ) -> Result<Response<Self::WatchNodesStream>, Status> {
-        let part = is_part(&request);
-        self.watch_collection::<Nodes>(request.into_inner(), part).await.map(Response::new)
+        let access = Access::of(&request)?;
+        self.watch_collection::<Nodes>(request.into_inner(), &access).await.map(Response::new)
     }
 
     async fn get_pod(&self, request: Request<v1::GetPodRequest>) -> Result<Response<v1::Pod>, Status> {
-        let (part, name) = (is_part(&request), &request.get_ref().name);
-        let (cluster, _) = names::parse_pod(name)?;
-        let parent = names::cluster(&cluster);
+        let (access, name) = (Access::of(&request)?, &request.get_ref().name);
+        let (cluster, pod) = names::parse_pod(name)?;
+        let parent = names::namespace(&cluster, &pod.namespace);
         let ask = || v1::ListPodsRequest { parent, page_size: 1, filter: by_name(name), ..Default::default() };
-        self.get::<Pods>((&cluster, name), ask, part).await.map(Response::new)
+        self.get::<Pods>((&cluster, name), ask, &access).await.map(Response::new)
     }
 
     async fn list_pods(&self, request: Request<v1::ListPodsRequest>) -> Result<Response<v1::ListPodsResponse>, Status> {
-        let part = is_part(&request);
-        Ok(Response::new(self.list::<Pods>(request.into_inner(), part).await?.into()))
+        let access = Access::of(&request)?;
+        Ok(Response::new(self.list::<Pods>(request.into_inner(), &access).await?.into()))
     }
 
     async fn watch_pods(
         &self,
         request: Request<v1::WatchPodsRequest>,
     ) -> Result<Response<Self::WatchPodsStream>, Status> {
-        let part = is_part(&request);
-        self.watch_collection::<Pods>(request.into_inner(), part).await.map(Response::new)
+        let access = Access::of(&request)?;
+        self.watch_collection::<Pods>(request.into_inner(), &access).await.map(Response::new)
     }
 
     async fn get_decision(&self, request: Request<v1::GetDecisionRequest>) -> Result<Response<v1::Decision>, Status> {
-        self.get_decision_now(&request.get_ref().name).await.map(Response::new)
+        self.get_decision_now(&request.get_ref().name, &Access::of(&request)?).await.map(Response::new)
     }
 
     async fn list_decisions(
         &self,
         request: Request<v1::ListDecisionsRequest>,
     ) -> Result<Response<v1::ListDecisionsResponse>, Status> {
-        let part = is_part(&request);
+        let access = Access::of(&request)?;
         let request = request.into_inner();
-        let positions = self.decision_positions(&request.parent, part).await?;
-        if part {
+        let positions = self.decision_positions(&request.parent, &access).await?;
+        if access.part {
             return Ok(Response::new(v1::ListDecisionsResponse { resume_token: positions, ..Default::default() }));
         }
-        self.list_decisions_now(request, positions).await.map(Response::new)
+        self.list_decisions_now(request, positions, &access).await.map(Response::new)
     }
 
     async fn watch_decisions(
         &self,
         request: Request<v1::WatchDecisionsRequest>,
     ) -> Result<Response<Self::WatchDecisionsStream>, Status> {
-        let part = is_part(&request);
-        self.watch_decisions_now(request.into_inner(), part).await.map(Response::new)
+        let access = Access::of(&request)?;
+        self.watch_decisions_now(request.into_inner(), &access).await.map(Response::new)
     }
 
     async fn list_problems(
         &self,
         request: Request<v1::ListProblemsRequest>,
     ) -> Result<Response<v1::ListProblemsResponse>, Status> {
-        self.list_problems_now(request.get_ref()).await.map(Response::new)
+        self.list_problems_now(request.get_ref(), &Access::of(&request)?).await.map(Response::new)
     }
 
     async fn list_offerings(
@@ -162,39 +164,52 @@ impl FleetService for FleetApi {
         self.list_offerings_now(request.into_inner()).await.map(Response::new)
     }
 
-    async fn get_cost(&self, request: Request<v1::GetCostRequest>) -> Result<Response<v1::Cost>, Status> {
-        let part = is_part(&request);
-        self.cost_now(request.into_inner(), part).await.map(Response::new)
+    async fn compute_cost(
+        &self,
+        request: Request<v1::ComputeCostRequest>,
+    ) -> Result<Response<v1::ComputeCostResponse>, Status> {
+        let access = Access::of(&request)?;
+        self.cost_now(request.into_inner(), &access).await.map(Response::new)
     }
 
-    async fn get_spend(&self, request: Request<v1::GetSpendRequest>) -> Result<Response<v1::Spend>, Status> {
-        let request = request.into_inner();
-        let read = self.spend_now(request.clone());
-        self.shared_answers.spend.get_or_read(&request, read).await.map(Response::new)
+    async fn compute_spend(
+        &self,
+        request: Request<v1::ComputeSpendRequest>,
+    ) -> Result<Response<v1::ComputeSpendResponse>, Status> {
+        let (access, request) = (Access::of(&request)?, request.into_inner());
+        let read = self.spend_now(request.clone(), &access);
+        self.shared_answers.spend.get_or_read(&request, &access.clusters, read).await.map(Response::new)
     }
 
     async fn list_cost_intervals(
         &self,
         request: Request<v1::ListCostIntervalsRequest>,
     ) -> Result<Response<v1::ListCostIntervalsResponse>, Status> {
-        self.list_cost_intervals_now(request.into_inner()).await.map(Response::new)
+        let access = Access::of(&request)?;
+        self.list_cost_intervals_now(request.into_inner(), &access).await.map(Response::new)
     }
 
-    async fn get_savings(&self, request: Request<v1::GetSavingsRequest>) -> Result<Response<v1::Savings>, Status> {
-        let request = request.into_inner();
-        let read = self.savings_now(request.clone());
-        self.shared_answers.savings.get_or_read(&request, read).await.map(Response::new)
+    async fn compute_savings(
+        &self,
+        request: Request<v1::ComputeSavingsRequest>,
+    ) -> Result<Response<v1::ComputeSavingsResponse>, Status> {
+        let (access, request) = (Access::of(&request)?, request.into_inner());
+        let read = self.savings_now(request.clone(), &access);
+        self.shared_answers.savings.get_or_read(&request, &access.clusters, read).await.map(Response::new)
     }
 
     async fn get_server_info(
         &self,
-        _request: Request<v1::GetServerInfoRequest>,
+        request: Request<v1::GetServerInfoRequest>,
     ) -> Result<Response<v1::ServerInfo>, Status> {
+        names::check_server_info(&request.get_ref().name)?;
         Ok(Response::new(v1::ServerInfo {
+            name: names::SERVER_INFO.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             replica: self.instance.to_string(),
             notices: self.notices(),
             replicas: self.replicas.list(),
+            problems: self.outages(),
         }))
     }
 
@@ -202,40 +217,47 @@ impl FleetService for FleetApi {
         &self,
         request: Request<v1::ExplainNodeRequest>,
     ) -> Result<Response<v1::ExplainNodeResponse>, Status> {
-        let part = is_part(&request);
-        self.explain_node_now(request.into_inner(), part).await.map(Response::new)
+        let access = Access::of(&request)?;
+        self.explain_node_now(request.into_inner(), &access).await.map(Response::new)
     }
 
     async fn explain_pod(
         &self,
         request: Request<v1::ExplainPodRequest>,
     ) -> Result<Response<v1::ExplainPodResponse>, Status> {
-        let part = is_part(&request);
-        self.explain_pod_now(request.into_inner(), part).await.map(Response::new)
+        let access = Access::of(&request)?;
+        self.explain_pod_now(request.into_inner(), &access).await.map(Response::new)
     }
 
-    async fn freeze(&self, request: Request<v1::FreezeRequest>) -> Result<Response<v1::Freeze>, Status> {
-        let by = operations::caller(&request);
+    async fn create_freeze(&self, request: Request<v1::CreateFreezeRequest>) -> Result<Response<v1::Freeze>, Status> {
+        let (by, access) = (operations::caller(&request), Access::of(&request)?);
         let view = self.views.borrow().clone();
-        operations::freeze(&*self.store, &view, request.into_inner(), by).await.map(Response::new)
+        let asked =
+            request.into_inner().freeze.ok_or_else(|| errors::invalid_field("freeze", "missing, but required"))?;
+        operations::freeze(&*self.store, &view, asked, by, &access).await.map(Response::new)
     }
 
-    async fn thaw(&self, request: Request<v1::ThawRequest>) -> Result<Response<v1::ThawResponse>, Status> {
+    async fn get_freeze(&self, request: Request<v1::GetFreezeRequest>) -> Result<Response<v1::Freeze>, Status> {
+        let id = names::parse_number(&request.get_ref().name, "freezes")?;
+        operations::get_freeze(&*self.store, id, &Access::of(&request)?).await.map(Response::new)
+    }
+
+    async fn delete_freeze(&self, request: Request<v1::DeleteFreezeRequest>) -> Result<Response<()>, Status> {
         let by = operations::caller(&request);
         let id = names::parse_number(&request.get_ref().name, "freezes")?;
-        operations::thaw(&*self.store, id, &by).await?;
-        Ok(Response::new(v1::ThawResponse {}))
+        operations::thaw(&*self.store, id, &by, &Access::of(&request)?).await.map(Response::new)
     }
 
     async fn list_freezes(
         &self,
         request: Request<v1::ListFreezesRequest>,
     ) -> Result<Response<v1::ListFreezesResponse>, Status> {
-        self.list_freezes_now(request.into_inner()).await.map(Response::new)
+        let access = Access::of(&request)?;
+        self.list_freezes_now(request.into_inner(), &access).await.map(Response::new)
     }
 
     async fn get_hold(&self, request: Request<v1::GetHoldRequest>) -> Result<Response<v1::Hold>, Status> {
-        let row = holds::get(&*self.store, &request.get_ref().name).await?;
+        let row = holds::get(&*self.store, &request.get_ref().name, &Access::of(&request)?).await?;
         Ok(Response::new(holds::hold(&row)))
     }
 
@@ -243,20 +265,23 @@ impl FleetService for FleetApi {
         &self,
         request: Request<v1::ListHoldsRequest>,
     ) -> Result<Response<v1::ListHoldsResponse>, Status> {
-        self.list_holds_now(request.into_inner()).await.map(Response::new)
+        let access = Access::of(&request)?;
+        self.list_holds_now(request.into_inner(), &access).await.map(Response::new)
     }
 
     async fn watch_hold(
         &self,
         request: Request<v1::WatchHoldRequest>,
     ) -> Result<Response<Self::WatchHoldStream>, Status> {
-        holds::watch(Arc::clone(&self.store), request.into_inner().name).await.map(Response::new)
+        let access = Access::of(&request)?;
+        holds::watch(Arc::clone(&self.store), request.into_inner().name, access).await.map(Response::new)
     }
 
     async fn list_audit_entries(
         &self,
         request: Request<v1::ListAuditEntriesRequest>,
     ) -> Result<Response<v1::ListAuditEntriesResponse>, Status> {
+        Access::of(&request)?.check_fleet("the audit log")?;
         self.list_audit_now(request.into_inner()).await.map(Response::new)
     }
 
@@ -265,7 +290,7 @@ impl FleetService for FleetApi {
         request: Request<v1::AcceptClusterUidRequest>,
     ) -> Result<Response<v1::AcceptClusterUidResponse>, Status> {
         let by = operations::caller(&request);
-        operations::accept_uid(&*self.store, request.get_ref(), &by).await?;
+        operations::accept_uid(&*self.store, request.get_ref(), &by, &Access::of(&request)?).await?;
         Ok(Response::new(v1::AcceptClusterUidResponse {}))
     }
 
@@ -278,7 +303,7 @@ impl FleetService for FleetApi {
             let seen = self.directory.get(&cluster.into(), clock::now());
             seen.is_some_and(|seen| seen.connected && !seen.stale)
         };
-        operations::forget_cluster(&*self.store, is_connected, request.get_ref(), &by).await?;
+        operations::forget_cluster(&*self.store, is_connected, request.get_ref(), &by, &Access::of(&request)?).await?;
         Ok(Response::new(v1::ForgetClusterResponse {}))
     }
 
@@ -288,6 +313,7 @@ impl FleetService for FleetApi {
     ) -> Result<Response<v1::ReleaseQuarantineResponse>, Status> {
         let by = operations::caller(&request);
         let cluster = names::parse_cluster(&request.get_ref().name)?;
+        Access::of(&request)?.check(&cluster)?;
         operations::release(&*self.store, &cluster, &by).await?;
         Ok(Response::new(v1::ReleaseQuarantineResponse {}))
     }
@@ -298,6 +324,7 @@ impl FleetService for FleetApi {
     ) -> Result<Response<v1::ConfirmRemovalsResponse>, Status> {
         let by = operations::caller(&request);
         let cluster = names::parse_cluster(&request.get_ref().name)?;
+        Access::of(&request)?.check(&cluster)?;
         operations::confirm(&*self.store, &cluster, &by).await?;
         Ok(Response::new(v1::ConfirmRemovalsResponse {}))
     }
@@ -306,11 +333,13 @@ impl FleetService for FleetApi {
         &self,
         request: Request<v1::ReadDecisionsRequest>,
     ) -> Result<Response<Self::ReadDecisionsStream>, Status> {
-        Ok(Response::new(decision_log::list(&*self.store, request.into_inner()).await?))
+        let access = Access::of(&request)?;
+        Ok(Response::new(decision_log::list(&*self.store, request.into_inner(), &access).await?))
     }
 
     async fn read_log(&self, request: Request<v1::ReadLogRequest>) -> Result<Response<Self::ReadLogStream>, Status> {
-        Ok(Response::new(decision_log::segment(&*self.store, request.into_inner()).await?))
+        let access = Access::of(&request)?;
+        Ok(Response::new(decision_log::segment(&*self.store, request.into_inner(), &access).await?))
     }
 
     async fn read_content(

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use auth::cluster_access::ClusterAccess;
 use fleetwright_proto::v1;
 use prost::Message;
 use tokio::sync::Mutex;
@@ -29,26 +30,30 @@ pub(crate) struct SharedAnswers {
     /// Problems of the fleet.
     pub(super) problems: SharedProblems,
     /// Sums of costs.
-    pub(super) spend: SharedReports<v1::Spend>,
+    pub(super) spend: SharedReports<v1::ComputeSpendResponse>,
     /// Savings.
-    pub(super) savings: SharedReports<v1::Savings>,
+    pub(super) savings: SharedReports<v1::ComputeSavingsResponse>,
 }
 
 /// The latest reports by request. The database sums many rows for each, one report at a time.
 #[derive(Default)]
-pub(super) struct SharedReports<R>(Mutex<VecDeque<(Vec<u8>, Instant, R)>>);
+pub(super) struct SharedReports<R>(Mutex<VecDeque<(ReportKey, Instant, R)>>);
+
+/// A request as bytes, and the clusters that its client may see.
+type ReportKey = (Vec<u8>, ClusterAccess);
 
 impl<R: Clone> SharedReports<R> {
-    /// The report for this request, which `read` reads if it is old.
+    /// The report for this request of clients with this access, which `read` reads if it is old.
     ///
     /// # Errors
     /// That of `read`.
     pub(super) async fn get_or_read(
         &self,
         request: &impl Message,
+        clusters: &ClusterAccess,
         read: impl Future<Output = Result<R, Status>>,
     ) -> Result<R, Status> {
-        let key = request.encode_to_vec();
+        let key = (request.encode_to_vec(), clusters.clone());
         let mut kept = self.0.lock().await;
         kept.retain(|(_, read_at, _)| read_at.elapsed() < MAX_AGE_OF_SPEND);
         if let Some((_, _, report)) = kept.iter().find(|(of, _, _)| *of == key) {
@@ -67,7 +72,7 @@ impl<R: Clone> SharedReports<R> {
 /// Problems, and names of the clusters that are missing.
 pub(super) struct FoundProblems {
     pub(super) problems: Vec<v1::Problem>,
-    /// With one row for the same problem of many clusters.
+    /// With one row for each cause, and for the same problem of several resources.
     pub(super) grouped: Vec<v1::Problem>,
     pub(super) unreachable: Vec<String>,
 }
@@ -135,14 +140,14 @@ mod tests {
     async fn a_report_is_read_once_for_the_same_request_in_ten_seconds() {
         let (shared, count) = (SharedReports::<u32>::default(), Cell::new(0));
         let ask = |parent: &str| {
-            let request = v1::GetSpendRequest { parent: parent.to_owned(), ..Default::default() };
+            let request = v1::ComputeSpendRequest { parent: parent.to_owned(), ..Default::default() };
             let (shared, count) = (&shared, &count);
             async move {
                 let read = async {
                     count.set(count.get() + 1);
                     Ok(count.get())
                 };
-                shared.get_or_read(&request, read).await.unwrap()
+                shared.get_or_read(&request, &ClusterAccess::all(), read).await.unwrap()
             }
         };
         assert_eq!((ask("").await, ask("").await, ask("clusters/a").await, ask("").await), (1, 1, 2, 1));

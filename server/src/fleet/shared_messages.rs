@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use auth::cluster_access::ClusterAccess;
 use fleetwright_proto::v1;
 
 use super::change_log::TooOld;
@@ -18,6 +19,8 @@ pub(super) struct Contents {
     pub(super) filter: String,
     /// Only the clusters of this replica.
     pub(super) part: bool,
+    /// Clusters that the clients are confined to.
+    pub(super) clusters: ClusterAccess,
     /// Positions before the first change and after the last one.
     pub(super) changes: Range<u64>,
 }
@@ -61,7 +64,8 @@ mod tests {
         let shared = SharedMessages::default();
         let made = std::cell::Cell::new(0);
         let get = |filter: &str, part, changes| {
-            let message = shared.get_or_make(Contents { filter: filter.to_owned(), part, changes }, |changes| {
+            let contents = Contents { filter: filter.to_owned(), part, clusters: ClusterAccess::all(), changes };
+            let message = shared.get_or_make(contents, |changes| {
                 made.set(made.get() + 1);
                 Ok(v1::WatchClustersResponse { resume_token: changes.end.to_string(), ..Default::default() })
             });

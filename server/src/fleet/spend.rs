@@ -9,10 +9,11 @@ use store::clock;
 use store::spend::{DAY_MS, HOUR_MS, HOURS_KEPT_DAYS, IntervalFilter, SpendGroup, SpendPeriod, SpendQuery, SpendRow};
 use tonic::Status;
 
+use super::access::Access;
 use super::api::FleetApi;
 use super::stored_lists::{StartToken, page_size};
-use super::{encode, resource_names as names};
-use crate::capacity::errors::store_failed;
+use super::{encode, enum_values, resource_names as names};
+use crate::capacity::errors::{self, store_failed};
 
 /// Periods of a report at most.
 const MAX_PERIODS: i64 = 1_000;
@@ -41,9 +42,9 @@ impl Span {
         let to_ms = end.map_or(now_ms, encode::to_millis).min(now_ms);
         let from_ms = start.map_or(to_ms.saturating_sub(default_ms), encode::to_millis).max(0);
         if from_ms >= to_ms {
-            return Err(Status::invalid_argument(
-                "start_time is not before end_time, or not before now: a report is about a time that has begun",
-            ));
+            let sentence =
+                "start_time is not before end_time, or not before now: a report is about a time that has begun";
+            return Err(errors::invalid_argument("start_time", sentence));
         }
         Ok(Self { from_ms, to_ms })
     }
@@ -64,28 +65,34 @@ impl Span {
 }
 
 impl FleetApi {
-    pub(super) async fn spend_now(&self, request: v1::GetSpendRequest) -> Result<v1::Spend, Status> {
+    pub(super) async fn spend_now(
+        &self,
+        request: v1::ComputeSpendRequest,
+        access: &Access,
+    ) -> Result<v1::ComputeSpendResponse, Status> {
         let now_ms = clock::now().as_millis();
         let period = match v1::SpendPeriod::try_from(request.period) {
             Ok(v1::SpendPeriod::Unspecified) => SpendPeriod::Whole,
             Ok(v1::SpendPeriod::Hour) => SpendPeriod::Hour,
             Ok(v1::SpendPeriod::Day) => SpendPeriod::Day,
-            Err(_) => return Err(Status::invalid_argument(format!("period {} is not known", request.period))),
+            Err(_) => {
+                return Err(errors::invalid_argument("period", format!("period {} is not known", request.period)));
+            }
         };
         let asked = Span::read(request.start_time.as_ref(), request.end_time.as_ref(), DAY_MS, now_ms)?;
         let span = asked.whole(period, now_ms);
         let length = period.length_ms().unwrap_or(i64::MAX);
         if (span.to_ms - span.from_ms) / length > MAX_PERIODS {
             let message = format!("the report has more than {MAX_PERIODS} periods: shorten the time, or ask for days");
-            return Err(Status::invalid_argument(message));
+            return Err(errors::invalid_argument("period", message));
         }
         let max_groups = match usize::try_from(request.max_groups) {
             Ok(0) => GROUPS.0,
             Ok(count) => count.min(GROUPS.1),
-            Err(_) => return Err(Status::invalid_argument("max_groups must not be negative")),
+            Err(_) => return Err(errors::invalid_argument("max_groups", "max_groups must not be negative")),
         };
         let group = group(request.group_by)?;
-        let clusters = self.stored_clusters(&request.parent).await?;
+        let clusters = self.stored_clusters(&request.parent, access).await?;
         let query = SpendQuery { clusters, from_ms: span.from_ms, to_ms: span.to_ms, period, group };
         let rows = self.store.spend(&query).await.map_err(store_failed)?;
         Ok(report(rows, Span { to_ms: span.to_ms.min(now_ms), ..span }, max_groups))
@@ -94,9 +101,10 @@ impl FleetApi {
     pub(super) async fn list_cost_intervals_now(
         &self,
         request: v1::ListCostIntervalsRequest,
+        access: &Access,
     ) -> Result<v1::ListCostIntervalsResponse, Status> {
         let cluster = names::parse_cluster(&request.parent)?;
-        self.source(&cluster).await?;
+        self.source(&cluster, access).await?;
         let now_ms = clock::now().as_millis();
         let (after, span) = match StartToken::read(&request.page_token, &request.parent)? {
             // The pages of a list that ends now end at the same time.
@@ -124,19 +132,26 @@ impl FleetApi {
             name: last.machine.claim.to_string(),
         });
         Ok(v1::ListCostIntervalsResponse {
-            cost_intervals: rows.iter().map(interval).collect(),
+            cost_intervals: rows.iter().map(|row| interval(&cluster, row)).collect(),
             next_page_token: next.map(|token| token.write(&request.parent)).unwrap_or_default(),
         })
     }
 
-    /// The clusters that `parent` names; `None` for all that have costs.
+    /// The clusters that `parent` names; `None` for all that have costs, also those that were forgotten. A client that is
+    /// confined gets those of its clusters that exist.
     ///
     /// # Errors
     /// `NOT_FOUND` if the cluster does not exist.
-    pub(super) async fn stored_clusters(&self, parent: &str) -> Result<Option<Vec<String>>, Status> {
+    pub(super) async fn stored_clusters(&self, parent: &str, access: &Access) -> Result<Option<Vec<String>>, Status> {
         let only = if parent.is_empty() { None } else { names::parse_parent(parent)? };
-        let Some(cluster) = only else { return Ok(None) };
-        self.source(&cluster).await?;
+        let Some(cluster) = only else {
+            if access.clusters.is_of_all() {
+                return Ok(None);
+            }
+            let stored = self.store.clusters().await.map_err(store_failed)?;
+            return Ok(Some(stored.into_iter().filter(|cluster| access.clusters.allows(cluster)).collect()));
+        };
+        self.source(&cluster, access).await?;
         Ok(Some(vec![cluster.to_string()]))
     }
 }
@@ -149,7 +164,7 @@ fn group(by: i32) -> Result<SpendGroup, Status> {
         Ok(v1::CostGroup::CapacityType) => SpendGroup::CapacityType,
         Ok(v1::CostGroup::InstanceType) => SpendGroup::InstanceType,
         Ok(v1::CostGroup::Zone) => SpendGroup::Zone,
-        Err(_) => return Err(Status::invalid_argument(format!("group_by {by} is not known"))),
+        Err(_) => return Err(errors::invalid_argument("group_by", format!("group_by {by} is not known"))),
     })
 }
 
@@ -168,7 +183,7 @@ impl Sum {
 }
 
 /// The report of `rows` with `max_groups` groups at most.
-fn report(rows: Vec<SpendRow>, span: Span, max_groups: usize) -> v1::Spend {
+fn report(rows: Vec<SpendRow>, span: Span, max_groups: usize) -> v1::ComputeSpendResponse {
     let (mut total, mut groups) = (Sum::default(), BTreeMap::<String, i64>::new());
     for row in &rows {
         total.add(row);
@@ -196,7 +211,7 @@ fn report(rows: Vec<SpendRow>, span: Span, max_groups: usize) -> v1::Spend {
         machine_seconds: sum.machine_ms / 1_000,
         breakdown: Some(encode::breakdown(&sum.parts)),
     };
-    v1::Spend {
+    v1::ComputeSpendResponse {
         sums: sums.into_iter().map(sum).collect(),
         start_time: Some(encode::from_millis(span.from_ms)),
         end_time: Some(encode::from_millis(span.to_ms)),
@@ -216,15 +231,16 @@ fn group_name(row: &SpendRow) -> String {
     }
 }
 
-fn interval(interval: &CostInterval) -> v1::CostInterval {
+fn interval(cluster: &str, interval: &CostInterval) -> v1::CostInterval {
     let machine = &interval.machine;
     v1::CostInterval {
+        name: names::child(cluster, "costIntervals", &format!("{}.{}", machine.claim, interval.start.as_millis())),
         node_claim: machine.claim.to_string(),
         pool: machine.pool.to_string(),
         provider_id: machine.provider_id.to_string(),
         instance_type: machine.instance_type.to_string(),
         zone: machine.zone.to_string(),
-        capacity_type: machine.capacity_type.as_str().to_owned(),
+        capacity_type: enum_values::capacity_type(machine.capacity_type.as_str()).into(),
         start_time: Some(encode::timestamp(interval.start)),
         end_time: Some(encode::timestamp(interval.end)),
         price_micro_usd_per_hour: machine.price.0,

@@ -13,6 +13,7 @@ use prost_types::Duration as ProtoDuration;
 use store::clock;
 use tonic::{Code, Status};
 
+use super::access::Access;
 use super::api::FleetApi;
 use super::change_log::{ChangeLog, Coalesced, TooOld, coalesce};
 use super::collections::{Collection, WatchArguments, WatchMessage};
@@ -22,6 +23,7 @@ use super::positions::Positions;
 use super::resource::Resource;
 use super::shared_messages::Contents;
 use super::{encode, resource_names as names, schemas};
+use crate::capacity::errors;
 use crate::views::ResourceChanges;
 
 /// Least time between two messages.
@@ -52,7 +54,7 @@ impl Pace {
     pub(super) fn new(interval: Option<ProtoDuration>, part: bool) -> Result<Self, Status> {
         let interval = interval.unwrap_or_default();
         let interval = Duration::try_from(interval)
-            .map_err(|_| Status::invalid_argument("min_interval is negative or too long"))?;
+            .map_err(|_| errors::invalid_argument("min_interval", "min_interval is negative or too long"))?;
         let heartbeat = if part { HEARTBEATS.1 } else { HEARTBEATS.0 };
         Ok(Self { interval: interval.clamp(MIN_INTERVAL, heartbeat), heartbeat })
     }
@@ -130,28 +132,33 @@ impl FleetApi {
     pub(super) async fn watch_collection<C: Collection>(
         &self,
         request: C::WatchRequest,
-        part: bool,
+        access: &Access,
     ) -> Result<Watch<C::WatchResponse>, Status> {
         let arguments = C::watch_arguments(request);
-        let only = names::parse_parent(&arguments.parent)?;
+        let (only, is_below) = C::parent(&arguments.parent)?;
+        only.iter().try_for_each(|cluster| access.check(cluster))?;
         let positions = Positions::parse(&arguments.resume_token)?;
-        let pace = Pace::new(arguments.min_interval, part)?;
-        let selects = filter(&arguments.filter, C::schema())?;
+        let pace = Pace::new(arguments.min_interval, access.part)?;
+        let (selects, shown) = (filter(&arguments.filter, C::schema())?, access.clone());
         let instance = Arc::clone(&self.instance);
         let own = follow(
             Arc::clone(&self.changes),
             C::log,
             positions.get(&instance),
             pace,
-            coalesced(C::log, only, move |row: &C::Row| selects.matches(row)),
+            coalesced(C::log, only, move |row: &C::Row| {
+                is_below(row.name()) && shown.shows(row.name()) && selects.matches(row)
+            }),
         );
+        let clusters = access.clusters.clone();
         let own = own.map(move |said| {
-            let (said, position) = said?;
+            let (mut said, position) = said?;
+            said.reset.retain(|cluster| clusters.allows(cluster));
             Ok((message(said), Positions::of(&instance, position)))
         });
         let mut sources = vec![own.boxed()];
-        if !part {
-            sources.extend(self.watches_of_others::<C>(&arguments, &positions).await?);
+        if !access.part {
+            sources.extend(self.watches_of_others::<C>(&arguments, &positions, access).await?);
         }
         let membership = self.replicas.membership_changes();
         let merged = stream::select_all(sources).scan(positions, |positions, said| {
@@ -162,16 +169,24 @@ impl FleetApi {
             });
             futures::future::ready(Some(said))
         });
-        Ok(if part { merged.boxed() } else { end_with_membership(merged, membership).boxed() })
+        Ok(if access.part { merged.boxed() } else { end_with_membership(merged, membership).boxed() })
+    }
+
+    /// The cluster that a watch names; `None` for all.
+    fn watched(parent: &str, access: &Access) -> Result<Option<ClusterName>, Status> {
+        let only = names::parse_parent(parent)?;
+        only.iter().try_for_each(|cluster| access.check(cluster))?;
+        Ok(only)
     }
 
     async fn watches_of_others<C: Collection>(
         &self,
         arguments: &WatchArguments,
         positions: &Positions,
+        access: &Access,
     ) -> Result<Vec<Source<WatchMessage<C::Row>>>, Status> {
         let mut sources = Vec::new();
-        for (instance, client) in self.replicas.connect_all().await? {
+        for (instance, client) in self.replicas.connect_all(&access.clusters).await? {
             let resume_token = Positions::of(&instance, positions.get(&instance)).token();
             let request = C::watch_request(WatchArguments { resume_token, ..arguments.clone() });
             let watch = C::watch(client, request).await.map_err(|status| of_replica(&instance, &status))?;
@@ -189,13 +204,17 @@ impl FleetApi {
     pub(super) fn watch_clusters_now(
         &self,
         request: v1::WatchClustersRequest,
-        part: bool,
+        access: &Access,
     ) -> Result<Watch<v1::WatchClustersResponse>, Status> {
         let v1::WatchClustersRequest { resume_token, filter: text, min_interval } = request;
         let position = Positions::parse(&resume_token)?.get(&self.instance);
         let selects = filter(&text, &schemas::CLUSTERS)?;
-        let owner = self.owner.clone();
-        let selects = move |row: &v1::Cluster| (!part || (row.replica == *owner && !row.stale)) && selects.matches(row);
+        let (owner, part) = (self.owner.clone(), access.part);
+        let shown = access.clone();
+        let clusters = access.clusters.clone();
+        let selects = move |row: &v1::Cluster| {
+            (!part || (row.replica == *owner && !row.stale)) && shown.shows(&row.name) && selects.matches(row)
+        };
         let (instance, shared) = (Arc::clone(&self.instance), Arc::clone(&self.shared_answers));
         let changes: fn(&Directory) -> &ChangeLog<v1::Cluster> = Directory::changes;
         let say = coalesced(changes, None, selects);
@@ -205,7 +224,7 @@ impl FleetApi {
             position,
             Pace::new(min_interval, part)?,
             move |directory, changes| {
-                let contents = Contents { filter: text.clone(), part, changes };
+                let contents = Contents { filter: text.clone(), part, clusters: clusters.clone(), changes };
                 shared.messages.get_or_make(contents, |changes| {
                     let token = Positions::of(&instance, changes.end).token();
                     Ok(clusters_response(directory, say(directory, changes)?, token, part))
@@ -219,12 +238,12 @@ impl FleetApi {
     pub(super) async fn watch_decisions_now(
         &self,
         request: v1::WatchDecisionsRequest,
-        part: bool,
+        access: &Access,
     ) -> Result<Watch<v1::WatchDecisionsResponse>, Status> {
-        let only = names::parse_parent(&request.parent)?;
+        let only = Self::watched(&request.parent, access)?;
         let positions = Positions::parse(&request.resume_token)?;
-        let pace = Pace::new(request.min_interval, part)?;
-        let selects = filter(&request.filter, &schemas::DECISIONS)?;
+        let (part, pace) = (access.part, Pace::new(request.min_interval, access.part)?);
+        let (selects, shown) = (filter(&request.filter, &schemas::DECISIONS)?, access.clone());
         let instance = Arc::clone(&self.instance);
         let decisions: fn(&ResourceChanges) -> &ChangeLog<v1::Decision> = |changes| &changes.decisions;
         let own = follow(
@@ -232,7 +251,7 @@ impl FleetApi {
             decisions,
             positions.get(&instance),
             pace,
-            coalesced(decisions, only, move |row: &v1::Decision| selects.matches(row)),
+            coalesced(decisions, only, move |row: &v1::Decision| shown.shows(&row.name) && selects.matches(row)),
         );
         let own = own.map(move |said| {
             let (said, position) = said?;
@@ -240,7 +259,7 @@ impl FleetApi {
         });
         let mut sources: Vec<Source<Vec<v1::Decision>>> = vec![own.boxed()];
         if !part {
-            for (instance, mut client) in self.replicas.connect_all().await? {
+            for (instance, mut client) in self.replicas.connect_all(&access.clusters).await? {
                 let resume_token = Positions::of(&instance, positions.get(&instance)).token();
                 let request = v1::WatchDecisionsRequest { resume_token, ..request.clone() };
                 let watch = client.watch_decisions(request).await.map_err(|status| of_replica(&instance, &status))?;

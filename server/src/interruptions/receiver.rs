@@ -4,7 +4,7 @@
 //! deleted only when all that it says is stored; if the process ends before that, the queue delivers it again, and
 //! the store keeps the first row.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::notice::Notice;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{METRICS, row};
+use crate::conditions::{Conditions, Dependency, Failure};
 
 /// Loops that empty a full queue beside the one that waits. Each takes ten messages in two calls to SQS and a
 /// transaction, some ten times a second; a queue must give 5,000 in a minute.
@@ -38,31 +39,20 @@ enum ReceiveError {
     Store(#[from] StoreError),
 }
 
-impl ReceiveError {
-    /// The same while the cause is.
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Queue(error) => error.reason(),
-            Self::Store(_) => "StoreUnavailable",
-        }
-    }
-}
-
 /// The queue, and where its notices are stored.
 pub(crate) struct Receiver {
     queue: Queue,
     store: Arc<dyn Store>,
     scope: Scope,
-    /// Reason of the last failure, until a success.
-    failing: Mutex<Option<&'static str>>,
+    conditions: Arc<Conditions>,
 }
 
 impl Receiver {
-    pub(crate) fn new(queue: Queue, store: Arc<dyn Store>, scope: Scope) -> Arc<Self> {
-        Arc::new(Self { queue, store, scope, failing: Mutex::default() })
+    pub(crate) fn new(queue: Queue, store: Arc<dyn Store>, scope: Scope, conditions: Arc<Conditions>) -> Arc<Self> {
+        Arc::new(Self { queue, store, scope, conditions })
     }
 
-    /// Receives until `stop`. Failures are logged when they begin and end, and end nothing: without the queue, the end
+    /// Receives until `stop`. Failures are reported, and end nothing: without the queue, the end
     /// of an instance is found by listings.
     ///
     /// # Errors
@@ -99,7 +89,7 @@ impl Receiver {
     /// Receives one batch, and returns its size; `None` after a failure.
     async fn round(&self, wait: Duration) -> Option<usize> {
         let received = self.receive(wait).await;
-        self.note_condition(received.as_ref().err());
+        self.report(received.as_ref().err());
         received.ok()
     }
 
@@ -126,20 +116,16 @@ impl Receiver {
         Ok(())
     }
 
-    /// Logs a failure when it begins or has another reason, and when it has ended.
-    fn note_condition(&self, failure: Option<&ReceiveError>) {
-        let reason = failure.map(ReceiveError::reason);
-        METRICS.set_available(&self.scope, reason.is_none());
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *failing, reason);
-        let queue = self.queue.name();
-        match failure {
-            Some(error) if before != reason => {
-                warn!(queue, reason, %error, "cannot receive interruption notices; retrying");
+    /// A store that fails is no failure of the queue.
+    fn report(&self, failure: Option<&ReceiveError>) {
+        let result = match failure {
+            None => Ok(()),
+            Some(ReceiveError::Queue(error)) => {
+                Err(Failure::no_answer(format!("queue {}: {error}", self.queue.name())))
             }
-            None if before.is_some() => info!(queue, "receiving interruption notices again"),
-            _ => {}
-        }
+            Some(ReceiveError::Store(_)) => return,
+        };
+        self.conditions.report(&Dependency::Queue(self.scope.clone()), result, clock::now());
     }
 }
 
@@ -154,6 +140,10 @@ fn count_other(delivery: &Delivery) {
     match &delivery.message {
         Message::Notices(_) => {}
         Message::Ignored => METRICS.ignored.add(1),
+        Message::Refused(why) => {
+            METRICS.refused.add(1);
+            warn!(why, "refused interruption message");
+        }
         Message::Unknown(event) => {
             METRICS.unknown.add(1);
             debug!(event, "discarded event of an unknown kind");

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::usd::Usd;
 
 /// What another packing launches for the same pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Comparison {
     /// Name of the packing, as in the flag.
@@ -16,4 +16,20 @@ pub(crate) struct Comparison {
     pub(crate) new_usd_per_hour: Usd,
     /// Number of pods without a place.
     pub(crate) unschedulable: usize,
+    /// The nodes by instance type and capacity type, the dearest first.
+    pub(crate) node_types: Vec<NodeTypeEntry>,
+    /// What differs most from the plan, as sentences.
+    pub(crate) differences: Vec<String>,
+}
+
+/// Nodes of one instance type and capacity type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NodeTypeEntry {
+    /// Instance type.
+    pub(crate) instance_type: String,
+    /// `spot`, `on-demand` or `reserved`.
+    pub(crate) capacity_type: &'static str,
+    /// Number of nodes.
+    pub(crate) count: usize,
 }

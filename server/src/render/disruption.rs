@@ -112,17 +112,10 @@ fn command_entry<'r>(planned: &'r DisruptionPlan, command: &'r Command) -> Comma
     CommandEntry {
         reason: command.reason.to_string(),
         nodes: command.nodes.iter().map(|node| node_name(planned, *node)).collect(),
-        replacements: replacements(planned, command).map(|node| node_entry(&planned.input, node)).collect(),
+        replacements: planned.launched_by(command).map(|node| node_entry(&planned.input, node)).collect(),
         placements: command.placements.iter().map(placement).collect(),
         savings_usd_per_hour: Usd(command.savings),
     }
-}
-
-fn replacements<'r>(
-    planned: &'r DisruptionPlan,
-    command: &'r Command,
-) -> impl Iterator<Item = &'r model::plan::PlannedNode> {
-    command.replacements.iter().map(|node| &planned.plan.nodes[*node as usize])
 }
 
 fn node_name(planned: &DisruptionPlan, node: u32) -> &str {
@@ -163,7 +156,8 @@ pub(crate) fn write_table(rendering: &Rendering<'_>, out: &mut dyn Write) -> io:
     Ok(())
 }
 
-fn headline(rendering: &Rendering<'_>) -> String {
+/// What the commands do and save, in two sentences.
+pub(super) fn headline(rendering: &Rendering<'_>) -> String {
     let planned = rendering.planned;
     let prices = rendering.price_date.map(|date| format!("; prices of {date}")).unwrap_or_default();
     let cost = planned.cost;
@@ -171,31 +165,33 @@ fn headline(rendering: &Rendering<'_>) -> String {
     let removed: usize = planned.commands.iter().map(|command| command.nodes.len()).sum();
     let launched: usize = planned.commands.iter().map(|command| command.replacements.len()).sum();
     let moved: usize = planned.commands.iter().map(|command| command.placements.len()).sum();
+    let telling = super::table::is_telling(cost.lower_bound, cost.after);
+    let bound = if telling { format!("; no plan costs less than ${}", cost.lower_bound) } else { String::new() };
     let saving = match saved.0 {
         0 => "the cost stays the same".to_owned(),
         more if more < 0 => format!("that costs ${} an hour more", MicroUsd(-more)),
         _ => format!("that saves ${saved} an hour (about ${} a month)", dollars_a_month(saved)),
     };
     format!(
-        "{} may be removed now, {} launched instead, and {} moved: {saving}. The nodes cost ${} an hour now and ${} then; no \
-         plan costs less than ${}{prices}.",
+        "{} may be removed now, {} launched instead, and {} moved: {saving}. The nodes cost ${} an hour now and ${} \
+         then{bound}{prices}.",
         counted(removed, "node", "nodes"),
         counted(launched, "node", "nodes"),
         counted(moved, "pod", "pods"),
         cost.before,
-        cost.after,
-        cost.lower_bound
+        cost.after
     )
 }
 
-fn command_row(planned: &DisruptionPlan, command: &Command) -> [String; 5] {
+/// Reason, nodes, replacements, number of pods moved, savings.
+pub(super) fn command_row(planned: &DisruptionPlan, command: &Command) -> [String; 5] {
     let first = command.nodes.first().map_or("", |node| node_name(planned, *node));
     let machine = |node: &model::plan::PlannedNode| {
         let pool = &planned.input.pools[node.pool as usize];
         let kind = node.types.first().map_or("", |kind| pool.catalogue.types[*kind as usize].name.as_ref());
         format!("{kind} {}", node.capacity_type.as_str())
     };
-    let machine = replacements(planned, command).next().map(machine);
+    let machine = planned.launched_by(command).next().map(machine);
     [
         command.reason.to_string(),
         and_more(first, command.nodes.len()),
@@ -205,7 +201,8 @@ fn command_row(planned: &DisruptionPlan, command: &Command) -> [String; 5] {
     ]
 }
 
-fn held_rows(planned: &DisruptionPlan, held: &HeldNode) -> Vec<[String; 5]> {
+/// Node, reason, object, code and message, a row for each hold; node and reason only in the first one.
+pub(super) fn held_rows(planned: &DisruptionPlan, held: &HeldNode) -> Vec<[String; 5]> {
     let row = |(at, hold): (usize, &disruption::Block)| {
         let first = |text: String| if at == 0 { text } else { String::new() };
         [

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use model::input::PlanningInput;
 use model::plan::{PlannedNode, Reason, Unschedulable};
 use model::{Catalogue, Resources, Taint, quantity};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Rendering;
 use super::comparison::Comparison;
@@ -25,7 +25,7 @@ pub(crate) struct Document<'r> {
     nodes: Vec<NodeEntry<'r>>,
     static_nodes: Vec<NodeEntry<'r>>,
     placements: Vec<PlacementEntry<'r>>,
-    unschedulable: Vec<UnschedulableEntry<'r>>,
+    unschedulable: UnschedulableEntries<'r>,
     cost: CostEntry<'r>,
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<Vec<HeldEntry<'r>>>,
@@ -121,7 +121,7 @@ fn document<'r>(rendering: &Rendering<'r>) -> Document<'r> {
         nodes: plan.nodes.iter().map(|node| node_entry(rendering.input, node)).collect(),
         static_nodes: plan.static_nodes.iter().map(|node| node_entry(rendering.input, node)).collect(),
         placements: plan.placements.iter().map(|placement| placement_entry(rendering, *placement)).collect(),
-        unschedulable: rendering.report.unschedulable.iter().map(|pod| unschedulable_entry(rendering, pod)).collect(),
+        unschedulable: UnschedulableEntries(*rendering),
         cost: CostEntry {
             new_usd_per_hour: Usd(rendering.report.new_cost),
             lower_bound_usd_per_hour: Usd(rendering.report.lower_bound),
@@ -132,6 +132,17 @@ fn document<'r>(rendering: &Rendering<'r>) -> Document<'r> {
         held: rendering.repacking.map(|summary| held_entries(rendering, summary)),
         compare: rendering.comparison,
         notes: rendering.notes,
+    }
+}
+
+/// The pods without a place, each made when it is written: together they are larger than the plan.
+#[derive(Debug)]
+struct UnschedulableEntries<'r>(Rendering<'r>);
+
+impl Serialize for UnschedulableEntries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(rendering) = self;
+        serializer.collect_seq(rendering.report.unschedulable.iter().map(|pod| unschedulable_entry(rendering, pod)))
     }
 }
 

@@ -4,6 +4,7 @@
 //! Names and messages of the input may contain anything. [`code`] and [`prose`] are the only ways by
 //! which they are written, so that they inject neither markup nor mentions.
 
+pub(crate) mod disruption;
 mod escape;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,10 +155,10 @@ fn write_unschedulable(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Re
     for group in groups.iter().take(MOST_ROWS) {
         let names = table::pod_names(rendering, group.iter().map(|entry| entry.pod));
         writeln!(out, "- {}", code(&workload::shorten(&names, LIST_WIDTH)))?;
-        for reason in &group[0].reasons {
+        for reason in group[0].reasons.iter() {
             writeln!(out, "  - {}", prose(&table::reason_line(reason)))?;
         }
-        for relaxation in &group[0].fits_if {
+        for relaxation in group[0].fits_if.iter() {
             writeln!(out, "  - {}", prose(relaxation))?;
         }
     }

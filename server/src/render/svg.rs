@@ -6,8 +6,9 @@
 //! the drawing stays small, and its share of several resources is one path. Coordinates are tenths
 //! of a pixel, computed with integers: same plan, same bytes.
 //!
-//! Bars have one width, which is the whole node: they show shares. The text below a bar has the
-//! amounts.
+//! A bar is the whole node. Its length is the node's amount of the resource, by the largest amount of a
+//! node in the drawing, and a quarter of the box at least: what is smaller shows shares only. The text
+//! below a bar has the amounts.
 
 mod bars;
 mod layout;
@@ -18,8 +19,8 @@ mod palette;
 use std::io::{self, Write};
 
 use self::bars::NodeBox;
-use self::layout::{COLUMN, MANY_NODES, MARGIN, TILE};
-use self::markup::{attribute, shortened, text};
+use self::layout::{COLUMN, LINE, MANY_NODES, MANY_PODS, MARGIN, TILE};
+use self::markup::{attribute, shortened, text, wrapped};
 use self::node_view::{NodeView, views};
 use self::palette::Palette;
 use super::wording::counted;
@@ -28,7 +29,7 @@ use super::{Rendering, repacking, table};
 const STYLE: &str = "svg{background:#fff}\
 text{font:12px system-ui,sans-serif;fill:#1f2328}\
 .h{font-size:15px;font-weight:600}.n{font-weight:600}.s{fill:#59636e;font-size:11px}\
-.b{fill:#f6f8fa;stroke:#8c959f}.e .b{stroke-dasharray:5 3}\
+.b{fill:#f6f8fa;stroke:#8c959f}.e .b{stroke-dasharray:5 3}.x{opacity:.6}.x .n{text-decoration:line-through}\
 .w{fill:#c8ccd1}.d{fill:#32383f}.r{fill:#57789a}\
 path{stroke:#fff;stroke-width:.6}.z{stroke:#1f2328}.t{stroke:none}.u{fill:#d1242f}\
 .p0{fill:#4493f8}.p1{fill:#2da44e}.p2{fill:#d29922}.p3{fill:#a371f7}.p4{fill:#db6d28}\
@@ -46,35 +47,33 @@ pub(crate) fn write(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Resul
     let palette = Palette::of(rendering, &nodes);
     let width = columns * COLUMN + 2 * MARGIN;
     let head = head_lines(rendering);
-    let legend_top = MARGIN + 20 * head.len() + 8;
-    let nodes_top = legend_top + 20 * palette.rows(columns) + 12;
+    let head_parts = head_parts(&head, width - 2 * MARGIN);
+    let legend_top = MARGIN + LINE * head_parts.len() + 8;
+    let nodes_top = legend_top + LINE * palette.rows(columns) + 12;
     let rows: Vec<&[NodeView<'_>]> = nodes.chunks(columns).collect();
     let heights: Vec<usize> = rows.iter().map(|row| row.iter().map(bars::height).max().unwrap_or(0)).collect();
     let unplaced_top = nodes_top + heights.iter().sum::<usize>();
-    let unplaced = &rendering.report.unschedulable;
-    let tiles = (width - 2 * MARGIN) / TILE;
-    let unplaced_height = if unplaced.is_empty() { 0 } else { 28 + TILE * unplaced.len().div_ceil(tiles) };
-    let height = unplaced_top + unplaced_height + MARGIN;
+    let unplaced = UnplacedGrid::of(rendering.report.unschedulable.len(), columns);
+    let height = unplaced_top + unplaced.height() + MARGIN;
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>",
         attribute(&head.join(" "))
     )?;
-    for (at, line) in head.iter().enumerate() {
-        let class = if at == 0 { " class=\"h\"" } else { "" };
-        writeln!(out, "<text x=\"{MARGIN}\" y=\"{}\"{class}>{}</text>", MARGIN + 14 + 20 * at, text(line))?;
+    for (at, (class, part)) in head_parts.iter().enumerate() {
+        writeln!(out, "<text x=\"{MARGIN}\" y=\"{}\"{class}>{}</text>", MARGIN + 14 + LINE * at, text(part))?;
     }
     palette.write_legend((MARGIN, legend_top), columns, out)?;
-    let mut top = nodes_top;
+    let (mut top, largest) = (nodes_top, bars::largest(&nodes));
     for (row, height) in rows.into_iter().zip(heights) {
         for (column, node) in row.iter().enumerate() {
             let place = NodeBox { x: MARGIN + column * COLUMN, y: top, width: COLUMN - 12, height: height - 12 };
-            bars::write_node(rendering, node, &palette, place, out)?;
+            bars::write_node(rendering, node, (&palette, &largest), place, out)?;
         }
         top += height;
     }
-    write_unplaced(rendering, unplaced_top, tiles, out)?;
+    write_unplaced(rendering, unplaced_top, &unplaced, out)?;
     writeln!(out, "</svg>")
 }
 
@@ -89,8 +88,43 @@ fn head_lines(rendering: &Rendering<'_>) -> Vec<String> {
     lines
 }
 
+/// The sentences in parts that fit into `width` pixels, with the class of each. Fonts differ: a character counts as one of a
+/// wide font.
+fn head_parts(head: &[String], width: usize) -> Vec<(&'static str, String)> {
+    let parts = head.iter().enumerate().flat_map(|(at, line)| {
+        let (class, character) = if at == 0 { (" class=\"h\"", 10) } else { ("", 8) };
+        wrapped(line, width / character).into_iter().map(move |part| (class, part))
+    });
+    parts.collect()
+}
+
+/// How pods without a place are arranged: with their names, or only as tiles if they are many.
+struct UnplacedGrid {
+    pods: usize,
+    /// Number of pods side by side.
+    across: usize,
+    /// Distances to the next pod, in pixels.
+    step: (usize, usize),
+    has_names: bool,
+}
+
+impl UnplacedGrid {
+    fn of(pods: usize, columns: usize) -> Self {
+        if pods <= MANY_PODS {
+            Self { pods, across: columns, step: (COLUMN, LINE), has_names: true }
+        } else {
+            Self { pods, across: columns * COLUMN / TILE, step: (TILE, TILE), has_names: false }
+        }
+    }
+
+    /// Its height with the heading, in pixels.
+    fn height(&self) -> usize {
+        if self.pods == 0 { 0 } else { 28 + self.step.1 * self.pods.div_ceil(self.across) }
+    }
+}
+
 /// A tile for each pod without a place.
-fn write_unplaced(rendering: &Rendering<'_>, top: usize, tiles: usize, out: &mut dyn Write) -> io::Result<()> {
+fn write_unplaced(rendering: &Rendering<'_>, top: usize, grid: &UnplacedGrid, out: &mut dyn Write) -> io::Result<()> {
     let unplaced = &rendering.report.unschedulable;
     if unplaced.is_empty() {
         return Ok(());
@@ -98,7 +132,7 @@ fn write_unplaced(rendering: &Rendering<'_>, top: usize, tiles: usize, out: &mut
     let title = counted(unplaced.len(), "pod without a place", "pods without a place");
     writeln!(out, "<text x=\"{MARGIN}\" y=\"{}\" class=\"n\">{title}</text>", top + 14)?;
     for (at, entry) in unplaced.iter().enumerate() {
-        let (x, y) = (MARGIN + at % tiles * TILE, top + 22 + at / tiles * TILE);
+        let (x, y) = (MARGIN + at % grid.across * grid.step.0, top + 22 + at / grid.across * grid.step.1);
         let name = rendering.pod_name(entry.pod);
         let reason = entry.reasons.first().map(table::reason_line).unwrap_or_default();
         writeln!(
@@ -107,6 +141,9 @@ fn write_unplaced(rendering: &Rendering<'_>, top: usize, tiles: usize, out: &mut
             attribute(&name),
             text(&format!("{name}: {}", shortened(&reason, 200)))
         )?;
+        if grid.has_names {
+            writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", x + 18, y + 10, text(&shortened(&name, 38)))?;
+        }
     }
     Ok(())
 }

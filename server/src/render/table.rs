@@ -29,7 +29,7 @@ const LIST_WIDTH: usize = 72;
 pub(crate) enum Detail {
     /// A row for nodes that differ in name and zone only, with their workloads.
     Summary,
-    /// A row for each node, with its zones and the names of its pods.
+    /// A row for each node, with all zones that its launch may use and the names of its pods.
     Wide,
 }
 
@@ -126,10 +126,9 @@ impl NodeRow {
     fn of(rendering: &Rendering<'_>, detail: Detail, node: &PlannedNode) -> Self {
         let pool = &rendering.input.pools[node.pool as usize];
         let types = type_names(&pool.catalogue, node);
-        let zones = if detail == Detail::Wide { node.zones.len() } else { 1 };
         Self {
             names: vec![node.name.to_string()],
-            zones: node.zones.iter().take(zones).map(ToString::to_string).collect(),
+            zones: zone(detail, node).into_iter().collect(),
             group_key: [
                 pool.name.to_string(),
                 node.capacity_type.as_str().to_owned(),
@@ -151,6 +150,16 @@ impl NodeRow {
         let [pool, capacity, types, price, pods, of] = self.group_key;
         let names = workload::shorten(&ranges(self.names), NAMES_WIDTH);
         [names, pool, capacity, types, price, pods, zones.join(" "), of]
+    }
+}
+
+/// The zone of `node`; in wide tables with the others that its launch may use.
+fn zone(detail: Detail, node: &PlannedNode) -> Option<String> {
+    let (chosen, others) = node.zones.split_first()?;
+    let others: Vec<&str> = others.iter().map(AsRef::as_ref).collect();
+    match detail {
+        Detail::Wide if !others.is_empty() => Some(format!("{chosen} (or {})", others.join(", "))),
+        Detail::Summary | Detail::Wide => Some(chosen.to_string()),
     }
 }
 
@@ -196,10 +205,10 @@ pub(crate) fn write_unschedulable(rendering: &Rendering<'_>, out: &mut dyn Write
     for group in group_unschedulable(rendering) {
         let names = pod_names(rendering, group.iter().map(|entry| entry.pod));
         writeln!(out, "  {}", workload::shorten(&names, LIST_WIDTH))?;
-        for reason in &group[0].reasons {
+        for reason in group[0].reasons.iter() {
             writeln!(out, "    {}", reason_line(reason))?;
         }
-        for relaxation in &group[0].fits_if {
+        for relaxation in group[0].fits_if.iter() {
             writeln!(out, "    {relaxation}")?;
         }
     }
@@ -229,16 +238,18 @@ pub(super) fn reason_line(reason: &Reason) -> String {
     }
 }
 
-/// Cost, its lower bound, and the realised cost if it differs.
+/// Cost, its lower bound if that [says something](is_telling), and the realised cost if it differs.
 pub(super) fn cost(rendering: &Rendering<'_>) -> String {
     let (new, bound) = (rendering.report.new_cost, rendering.report.lower_bound);
     if rendering.plan.nodes.is_empty() {
         return "nothing is bought".to_owned();
     }
     let gap = if new == bound {
-        "no plan can be cheaper".to_owned()
+        "; no plan can be cheaper".to_owned()
+    } else if is_telling(bound, new) {
+        format!("; lower bound ${bound} an hour (no plan can be cheaper)")
     } else {
-        format!("lower bound ${bound} an hour (no plan can be cheaper)")
+        String::new()
     };
     let realised = match rendering.report.realised_cost {
         Some(realised) if realised != new => {
@@ -247,16 +258,17 @@ pub(super) fn cost(rendering: &Rendering<'_>) -> String {
         _ => String::new(),
     };
     let prices = rendering.price_date.map(|date| format!("; prices of {date}")).unwrap_or_default();
-    format!("${new} an hour (about ${} a month); {gap}{realised}{prices}", dollars_a_month(new))
+    format!("${new} an hour (about ${} a month){gap}{realised}{prices}", dollars_a_month(new))
 }
 
 fn write_comparison(rendering: &Rendering<'_>, other: &Comparison, out: &mut dyn Write) -> io::Result<()> {
     let header = ["PACKING", "NODES", "$/HOUR", "$/MONTH", "PODS WITHOUT A PLACE"].map(str::to_owned);
     writeln!(out, "\nCOMPARISON")?;
-    write_columns(std::iter::once(header).chain(comparison_rows(rendering, other)).collect(), out)
+    write_columns(std::iter::once(header).chain(comparison_rows(rendering, other)).collect(), out)?;
+    other.differences.iter().try_for_each(|difference| writeln!(out, "  {difference}"))
 }
 
-/// The plan, another packing and the lower bound, a row each: name, nodes, cost per hour and month,
+/// The plan, another packing and the lower bound if it [says something](is_telling), a row each: name, nodes, cost per hour and month,
 /// pods without a place.
 pub(super) fn comparison_rows(rendering: &Rendering<'_>, other: &Comparison) -> Vec<[String; 5]> {
     let (plan, report) = (rendering.plan, rendering.report);
@@ -264,9 +276,17 @@ pub(super) fn comparison_rows(rendering: &Rendering<'_>, other: &Comparison) -> 
         let count = |number: Option<usize>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
         [name.to_owned(), count(nodes), cost.to_string(), dollars_a_month(cost), count(left)]
     };
-    vec![
+    let mut rows = vec![
         row("this plan", Some(plan.nodes.len()), report.new_cost, Some(plan.unschedulable.len())),
         row(other.name, Some(other.nodes), other.new_usd_per_hour.0, Some(other.unschedulable)),
-        row("lower bound", None, report.lower_bound, None),
-    ]
+    ];
+    if is_telling(report.lower_bound, report.new_cost) {
+        rows.push(row("lower bound", None, report.lower_bound, None));
+    }
+    rows
+}
+
+/// Whether a lower bound on `cost` says something: it is two thirds of it at least. JSON and YAML have it in any case.
+pub(super) fn is_telling(bound: MicroUsd, cost: MicroUsd) -> bool {
+    bound.0.saturating_mul(3) >= cost.0.saturating_mul(2)
 }

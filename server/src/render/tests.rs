@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use manifests::Source;
 use model::MicroUsd;
+use model::plan::PlanReport;
 use planning_input::Options;
 use repack::RepackSummary;
 use xmlparser::{ElementEnd, Token, Tokenizer};
@@ -54,7 +55,16 @@ status: {allocatable: {cpu: 4, memory: 16Gi, pods: 110}}
 
 /// Plans `text`, with `repack` as `--repack` does, and renders it.
 fn rendered(text: &str, repacks: bool, write: impl FnOnce(&Rendering<'_>, &mut Vec<u8>)) -> String {
-    let catalogue = Some(Source { name: "catalogue.json".into(), bytes: CATALOGUE.into() });
+    rendered_with(CATALOGUE, text, repacks, write)
+}
+
+fn rendered_with(
+    catalogue: &str,
+    text: &str,
+    repacks: bool,
+    write: impl FnOnce(&Rendering<'_>, &mut Vec<u8>),
+) -> String {
+    let catalogue = Some(Source { name: "catalogue.json".into(), bytes: catalogue.into() });
     let options = Options { catalogue, repack: repacks, search_steps: 100_000, ..Options::default() };
     let source = Source { name: "in.yaml".into(), bytes: (POOL.to_owned() + text).into_bytes() };
     let captured = planning_input::read(&[source], &options).expect("valid manifests");
@@ -165,6 +175,22 @@ fn a_comment_has_cost_limit_nodes_by_type_and_pods_without_a_place() {
 }
 
 #[test]
+fn tables_show_the_chosen_zone_and_wide_ones_the_others_beside_it() {
+    const OFFERING: &str = r#"{"zone":"lab-a","capacityType":"on-demand","priceUsdPerHour":0.2}"#;
+    let both = format!("{OFFERING},{}", OFFERING.replace("lab-a", "lab-b"));
+    let catalogue = CATALOGUE.replace(OFFERING, &both).replace(r#"["lab-a"]"#, r#"["lab-a","lab-b"]"#);
+    let shown = |detail: Detail| {
+        rendered_with(&catalogue, &deployment("web", 1, ""), false, |rendering, out| {
+            table::write(rendering, detail, out).expect("a vector accepts all");
+        })
+    };
+    // Both zones cost the same, and the launch may use either.
+    let (summary, wide) = (shown(Detail::Summary), shown(Detail::Wide));
+    assert!(summary.contains("lab-a") && !summary.contains("lab-b"), "{summary}");
+    assert!(wide.contains("lab-a (or lab-b)"), "{wide}");
+}
+
+#[test]
 fn a_plan_has_the_date_of_its_prices_where_something_is_bought() {
     // Nine CPUs of four at 0.20 cost 0.45 at least.
     let text = deployment("web", 9, "");
@@ -186,6 +212,32 @@ fn a_plan_has_the_date_of_its_prices_where_something_is_bought() {
         table::write(&rendering, Detail::Summary, out).expect("a vector accepts all");
     });
     assert!(unknown.contains("(no plan can be cheaper)\n"), "{unknown}");
+}
+
+#[test]
+fn a_lower_bound_below_two_thirds_of_the_cost_is_left_out_of_the_table() {
+    // Three nodes for 0.60, of which 0.40 are two thirds.
+    let costs = |bound: i64| {
+        let shown = |write: fn(&Rendering<'_>, &mut Vec<u8>)| {
+            rendered(&deployment("web", 9, ""), false, |rendering, out| {
+                let report = PlanReport { lower_bound: MicroUsd(bound), ..rendering.report.clone() };
+                write(&Rendering { report: &report, ..*rendering }, out);
+            })
+        };
+        let table = shown(|rendering, out| {
+            table::write(rendering, Detail::Summary, out).expect("a vector accepts all");
+        });
+        let json = shown(|rendering, out| document::write_json(rendering, out).expect("a vector accepts all"));
+        (table, json)
+    };
+    let (table, _) = costs(400_000);
+    assert!(
+        table.contains("(about $438 a month); lower bound $0.40 an hour (no plan can be cheaper); prices"),
+        "{table}"
+    );
+    let (table, json) = costs(399_999);
+    assert!(table.contains("COST\n  $0.60 an hour (about $438 a month); prices of 2026-03-04\n"), "{table}");
+    assert!(json.contains("\"lowerBoundUsdPerHour\": 0.399999"), "{json}");
 }
 
 #[test]
@@ -293,6 +345,38 @@ fn the_length_of_a_pod_is_its_share_of_each_resource() {
     assert!(texts.contains(&"shop/web-0 (cpu 1, memory 2Gi)"), "{texts:?}");
 }
 
+/// `n-2` has twice the CPUs of `n-1` and as much memory. A pod has one of eight CPUs and two of 16 GiB of the longest bars,
+/// 33 pixels each, on both.
+#[test]
+fn bars_of_nodes_of_different_sizes_have_one_scale() {
+    let nodes = NODE.to_owned() + &NODE.replace("n-1", "n-2").replace("cpu: 4", "cpu: 8");
+    let drawing = svg_of(&(nodes + &deployment("web", 12, "")), false);
+    let elements = elements(&drawing);
+    let shapes = |matches: &dyn Fn(&Element) -> bool| -> Vec<String> {
+        let paths = elements.iter().filter(|element| matches(element)).filter_map(|path| path.attribute("d"));
+        let lengths = |path: &str| -> Vec<String> {
+            path.split('h').skip(1).filter_map(|part| Some(part.split_once('v')?.0.to_owned())).collect()
+        };
+        paths.map(|path| lengths(path).join(" ")).collect()
+    };
+    let pods = shapes(&|element| element.attribute("data-pod").is_some());
+    assert_eq!(pods, ["33 33"; 12]);
+    // The first one of this class is in the legend.
+    let whole = shapes(&|element| element.attribute("class") == Some("w"));
+    assert_eq!(&whole[1..], ["132 264", "264 264"]);
+}
+
+#[test]
+fn pods_without_a_place_have_their_names_beside_them_unless_they_are_many() {
+    let named = |pods: usize| {
+        let drawing = svg_of(&deployment("gpu", pods, ", nodeSelector: {a: b}"), false);
+        let elements = elements(&drawing);
+        assert_eq!(elements.iter().filter(|element| element.attribute("data-pod").is_some()).count(), pods);
+        elements.iter().filter(|element| element.name == "text" && element.text.starts_with("shop/gpu-")).count()
+    };
+    assert_eq!((named(1), named(60), named(61)), (1, 60, 0));
+}
+
 #[test]
 fn the_number_of_pods_has_a_bar_where_it_is_scarce() {
     let bars = |pods: usize| {
@@ -320,12 +404,17 @@ fn a_repacked_cluster_is_drawn_with_the_pods_that_stay() {
                   [{name: a, resources: {requests: {cpu: 1}}}]}\nstatus: {phase: Running}\n---\n";
     let drawing = svg_of(&(NODE.to_owned() + &NODE.replace("n-1", "n-2") + orphan), true);
     let elements = elements(&drawing);
-    let nodes: Vec<&Element> = elements.iter().filter(|element| element.attributes.contains_key("data-node")).collect();
-    assert_eq!(nodes.len(), 1);
-    assert_eq!((nodes[0].attribute("data-node"), nodes[0].attribute("class")), (Some("n-1"), Some("e")));
+    let nodes = elements.iter().filter(|element| element.attributes.contains_key("data-node"));
+    let nodes: Vec<(Option<&str>, Option<&str>)> =
+        nodes.map(|node| (node.attribute("data-node"), node.attribute("class"))).collect();
+    // `n-2` is empty and is removed.
+    assert_eq!(nodes, [(Some("n-1"), Some("e")), (Some("n-2"), Some("e x"))]);
     let texts: Vec<&str> = elements.iter().map(|element| element.text.as_str()).collect();
     assert!(texts.contains(&"pods that run there: shop/debug (cpu 1)"), "{texts:?}");
     assert!(texts.contains(&"box · lab-a · exists, held"), "{texts:?}");
+    assert!(texts.contains(&"box · lab-a · removed"), "{texts:?}");
+    // The bars of the node that stays, and none of the other one.
+    assert_eq!(texts.iter().filter(|text| text.starts_with("cpu: ")).count(), 1, "{texts:?}");
 }
 
 /// A drawing stays small: a pod is one element of less than 250 bytes.

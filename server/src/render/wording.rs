@@ -1,7 +1,7 @@
 //! Numbers in sentences and cells.
 
 /// `count` with its noun: `1 pod`, `2 pods`.
-pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
+pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use cloud::provider::CloudProvider;
 use controller::{ClassFacts, FleetState, NewPlanner, RegionState, Settings};
+use model::Millis;
 use replica::offerings::region_and_account;
 use store::lease::Scope;
 use store::{Store, clock};
@@ -17,6 +18,7 @@ use super::regions::RegionComponents;
 use crate::agent_service::{Delivery, Sessions};
 use crate::capacity::learning::TaughtRegion;
 use crate::clouds::measured::MeasuredCloud;
+use crate::conditions::{Conditions, Dependency};
 use crate::config::LeaseConfig;
 use crate::control_loop::{
     ControlLoop, Heartbeat, Latencies, PlannerThreads, PlanningMode, ViewPublisher, admissions_of_each, lease_slots,
@@ -32,7 +34,14 @@ pub(crate) struct Common {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lease: LeaseConfig,
     pub(crate) reads_interruptions: bool,
+    pub(crate) conditions: Arc<Conditions>,
 }
+
+/// Intervals of listings within which one must succeed, or the instances count as not listed.
+const LISTINGS_MISSED: u32 = 4;
+
+/// Shortest time without a listing that counts: a listing may be handed over to another replica.
+const LISTING_AGE: Millis = Millis::from_mins(2);
 
 /// What a control loop is sent.
 pub(crate) struct Inbox {
@@ -87,7 +96,7 @@ pub(crate) fn start<C: CloudProvider + 'static>(
     tasks: &mut JoinSet<anyhow::Result<()>>,
     (stop, ended): &(CancellationToken, CancellationToken),
 ) -> anyhow::Result<Loops> {
-    let Common { planner, settings, sessions, store, lease, reads_interruptions } = common;
+    let Common { planner, settings, sessions, store, lease, reads_interruptions, conditions } = common;
     // Half the garbage collection delay, so that an orphan is observed twice within it.
     let listing = settings.gc_after.map(|after| clock::duration(after / 2));
     let latencies = Arc::new(Latencies::default());
@@ -102,6 +111,10 @@ pub(crate) fn start<C: CloudProvider + 'static>(
     for (region, inbox) in loops {
         let heartbeat = Arc::new(Heartbeat::default());
         let state = Arc::new(region_state(&settings, &fleet, &region.scope));
+        if let Some(interval) = listing {
+            let max_age = LISTING_AGE.max(clock::millis(interval.saturating_mul(LISTINGS_MISSED)));
+            conditions.expect(Dependency::Listing(region.scope.clone()), max_age, clock::now());
+        }
         let account = region_and_account(&region.scope).1.to_owned();
         regions.push(TaughtRegion { state: Arc::clone(&state), account });
         let control = ControlLoop {
@@ -109,7 +122,7 @@ pub(crate) fn start<C: CloudProvider + 'static>(
             planners: Arc::clone(&planners),
             sessions: sessions.clone(),
             store: Arc::clone(&store),
-            cloud: Arc::new(MeasuredCloud::new(region.cloud)),
+            cloud: Arc::new(MeasuredCloud::new(region.cloud, region.scope.clone(), Arc::clone(&conditions))),
             lease: lease.clone(),
             region: region.scope,
             views: views.clone(),
@@ -123,6 +136,7 @@ pub(crate) fn start<C: CloudProvider + 'static>(
             // The counters are those of the process.
             syncs_counters: heartbeats.is_empty(),
             questions: inbox.questions,
+            conditions: Arc::clone(&conditions),
         };
         let result = spawn(control, inbox.events, stop.clone(), (Arc::clone(&threads), Arc::clone(&all_ended)))?;
         tasks.spawn(async move { result.await.context("a control loop panicked")? });

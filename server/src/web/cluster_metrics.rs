@@ -27,8 +27,8 @@ const GAUGES: [Gauge; 25] = [
     }),
     (
         "fleetwright_cluster_synced_timestamp_seconds",
-        "Unix time of the accepted snapshot; 0 while there is none.",
-        |c| (c.synced_since.filter(|_| c.connected).unwrap_or_default().as_millis() as f64 / 1_000.0).into(),
+        "Unix time of the last accepted snapshot, whether or not the agent is still connected; 0 before the first.",
+        |c| (c.synced_since.unwrap_or_default().as_millis() as f64 / 1_000.0).into(),
     ),
     (
         "fleetwright_cluster_problems",

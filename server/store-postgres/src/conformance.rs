@@ -100,7 +100,6 @@ async fn failure_of(checks: impl Future<Output = ()> + Send + 'static) -> String
 }
 
 async fn all(store: &dyn Store, run: &str) {
-    store.ping().await.unwrap();
     leases::all(store, run).await;
     identity::all(store, run).await;
     operations::all(store, run).await;
@@ -177,6 +176,7 @@ fn decision(number: u64) -> Entry {
         kind: "provision".to_owned(),
         summary: format!("decision {number}"),
         report: "why".to_owned(),
+        effects: vec![0, 159, 146, 150],
         ..DecisionRow::default()
     };
     Entry { decision, ..Entry::default() }

@@ -47,14 +47,13 @@ use cost::CostInterval;
 use futures::stream::{BoxStream, StreamExt};
 use tokio_stream::wrappers::WatchStream;
 
-use conversion::database;
 use retry::retry;
 use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use store::browser_sessions::BrowserSessionRow;
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
-use store::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
-use store::identity::{ForgetOutcome, Identity};
+use store::holds::{HoldCaller, HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
+use store::identity::{ForgetOutcome, Identity, UidClaim};
 use store::interruptions::{InterruptionRow, StoredInterruption};
 use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
@@ -118,6 +117,11 @@ impl Store for PostgresStore {
 
     fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()> {
         retry(move || self.write_identity(lease, uid))
+    }
+
+    fn claim_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, is_trusted: bool) -> StoreFuture<'a, UidClaim> {
+        let nonce = guardrails::nonce();
+        retry(move || self.write_uid_claim(cluster, uid, is_trusted, nonce))
     }
 
     fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
@@ -190,12 +194,22 @@ impl Store for PostgresStore {
         retry(move || self.insert_hold(hold))
     }
 
-    fn commit_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
-        retry(move || self.commit_hold_now(cluster, id, version))
+    fn commit_hold<'a>(
+        &'a self,
+        hold: (&'a str, &'a str),
+        version: Option<u64>,
+        by: &'a HoldCaller,
+    ) -> StoreFuture<'a, HoldCommand> {
+        retry(move || self.commit_hold_now(hold, version, by))
     }
 
-    fn release_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
-        retry(move || self.release_hold_now(cluster, id, version))
+    fn release_hold<'a>(
+        &'a self,
+        hold: (&'a str, &'a str),
+        version: Option<u64>,
+        by: &'a HoldCaller,
+    ) -> StoreFuture<'a, HoldCommand> {
+        retry(move || self.release_hold_now(hold, version, by))
     }
 
     fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>> {
@@ -307,6 +321,10 @@ impl Store for PostgresStore {
         retry(move || self.remove_browser_session(id_sha256))
     }
 
+    fn delete_browser_sessions_of<'a>(&'a self, client: &'a str, credential: &'a str) -> StoreFuture<'a, ()> {
+        retry(move || self.remove_browser_sessions_of(client, credential))
+    }
+
     fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {
         retry(move || self.write_launch_outcomes(rows))
     }
@@ -387,11 +405,8 @@ impl Store for PostgresStore {
         WatchStream::new(self.changes.clone()).boxed()
     }
 
-    fn ping(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            sqlx::query!("SELECT 1 AS one").fetch_one(&self.pool).await.map_err(database("reach PostgreSQL"))?;
-            Ok(())
-        })
+    fn touch_replica<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
+        Box::pin(self.write_heartbeat(instance))
     }
 }
 

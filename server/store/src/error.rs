@@ -58,8 +58,9 @@ pub enum StoreError {
     },
     /// The cluster UID is bound to another name.
     #[error(
-        "the cluster with UID {uid} is known as {known}, and its agent reports the name {cluster}; set cluster.name = \"{known}\" \
-         in the agent's settings, or, to give the cluster the name {cluster}, run `fleetwright forget {known}`"
+        "the cluster with UID {uid} is known as {known}, and its agent reports the name {cluster}; if it is {cluster}, write \
+         cluster-uid = \"{uid}\" into the entry of {cluster} in the trust file (auth.file), or run `fleetwright forget {known}`; \
+         if it is {known}, set cluster.name = \"{known}\" in the agent's settings"
     )]
     UidTaken {
         /// The name that the agent reported.

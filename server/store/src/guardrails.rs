@@ -74,6 +74,17 @@ pub struct Freeze {
     pub order: FreezeOrder,
 }
 
+/// What a client did with a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldAudit {
+    /// It created the hold.
+    Created,
+    /// It ended the expiry of the hold.
+    Committed,
+    /// It ended the hold.
+    Released,
+}
+
 /// An audit entry: one action of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
@@ -101,6 +112,19 @@ impl AuditEntry {
         }
     }
 
+    /// The UID of a cluster was given to another name, whose agent is authenticated.
+    pub fn yielded(cluster: &str, uid: &str, to: &str, is_trusted: bool, at_ms: i64) -> Self {
+        let why =
+            if is_trusted { "the trust file gives it to that name" } else { "nothing proves the claim of this one" };
+        Self {
+            at_ms,
+            who: format!("agent of {to}"),
+            what: "yield-uid".to_owned(),
+            scope: FreezeScope::Cluster(cluster.to_owned()).key(),
+            detail: format!("UID {uid} is that of {to}: {why}"),
+        }
+    }
+
     /// An operator had a cluster forgotten, which had this many open launches.
     pub fn forgotten(cluster: &str, open_launches: u64, by: &str, at_ms: i64) -> Self {
         Self {
@@ -120,6 +144,22 @@ impl AuditEntry {
             what: "release-quarantine".to_owned(),
             scope: FreezeScope::Cluster(cluster.to_owned()).key(),
             detail: "snapshot accepted by operator".to_owned(),
+        }
+    }
+
+    /// A client created, committed or released a hold of `client`.
+    pub fn hold(command: HoldAudit, (cluster, id, client): (&str, &str, &str), by: &str, at_ms: i64) -> Self {
+        let what = match command {
+            HoldAudit::Created => "create-hold",
+            HoldAudit::Committed => "commit-hold",
+            HoldAudit::Released => "release-hold",
+        };
+        Self {
+            at_ms,
+            who: by.to_owned(),
+            what: what.to_owned(),
+            scope: FreezeScope::Cluster(cluster.to_owned()).key(),
+            detail: if by == client { format!("hold {id}") } else { format!("hold {id} of {client}") },
         }
     }
 

@@ -46,6 +46,25 @@ pub struct HoldQuota {
     pub price: Option<i64>,
 }
 
+/// Who commits or releases a hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HoldCaller {
+    /// Name for the audit log; the creator of a hold has the same.
+    pub name: String,
+    /// Whether it may change holds of other clients.
+    pub is_admin: bool,
+    /// What it may hold. A hold that it commits for another client counts against it.
+    pub quota: HoldQuota,
+}
+
+impl HoldCaller {
+    /// Whether it may change a hold of `client`.
+    #[must_use]
+    pub fn may_change_hold_of(&self, client: &str) -> bool {
+        self.is_admin || self.name == client
+    }
+}
+
 /// State of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HoldState {
@@ -182,6 +201,12 @@ pub enum HoldCommand {
     Refused(Box<HoldRow>),
     /// The hold has changed since the version that the client named.
     OtherVersion(Box<HoldRow>),
+    /// Another client created it, and the caller is no admin.
+    OtherClient(Box<HoldRow>),
+    /// Another client created it, and the caller has this many holds, which is all that it may have.
+    TooManyHolds(u32),
+    /// Another client created it, and the caller would hold nodes of this price per hour, which is more than it may hold.
+    TooExpensive(i64),
     /// There is no such hold.
     Unknown,
 }

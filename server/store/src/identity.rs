@@ -36,6 +36,30 @@ pub fn check_identity(cluster: &str, uid: &str, bound: &[Identity]) -> Result<()
     }
 }
 
+/// What came of a claim to a UID.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UidClaim {
+    /// No other name is bound to it.
+    Free,
+    /// Another name was bound to it, and is not any more.
+    Yielded {
+        /// The other name.
+        from: String,
+    },
+    /// Another name is bound to it, which something proves.
+    Proven {
+        /// The other name.
+        known: String,
+    },
+}
+
+/// What a name is bound to whose UID was given to another one: no cluster states it, so that the name is refused until an
+/// operator accepts a UID for it.
+#[must_use]
+pub fn yielded(uid: &str) -> String {
+    format!("given to another name: {uid}")
+}
+
 /// Result of forgetting a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForgetOutcome {

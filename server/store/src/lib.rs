@@ -55,8 +55,8 @@ use browser_sessions::BrowserSessionRow;
 use cost::CostInterval;
 use counters::{CounterRow, RemoteCounters};
 use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
-use holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
-use identity::{ForgetOutcome, Identity};
+use holds::{HoldCaller, HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
+use identity::{ForgetOutcome, Identity, UidClaim};
 use interruptions::{InterruptionRow, StoredInterruption};
 use lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use listing::{ListedInstanceRow, StoredListing};
@@ -127,6 +127,13 @@ pub trait Store: Archive {
     /// # Errors
     /// [`StoreError::UidTaken`] when another name is bound to `uid`.
     fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()>;
+
+    /// Frees `uid` for the name `cluster`, whose agent is authenticated, where another name is bound to it that nothing
+    /// proves: no launch, no listed instance with name and UID, no observed Node or NodeClaim. Whoever may connect gets a
+    /// lease, which therefore proves nothing. `is_trusted`: the operator gives it to `cluster`, whatever proves the other.
+    /// The other name is [refused](identity::yielded) from then on, and the holder of its lease fenced, with an audit row in
+    /// the same transaction.
+    fn claim_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, is_trusted: bool) -> StoreFuture<'a, UidClaim>;
 
     /// Binds a cluster name to another UID on an operator's order, with an audit row in the same
     /// transaction. The present lease holder is fenced, its launches are closed, and the observed
@@ -199,14 +206,27 @@ pub trait Store: Archive {
         to_ms: i64,
     ) -> StoreFuture<'a, Vec<(String, CostInterval)>>;
 
-    /// Creates a hold, or finds the one that an earlier call with the same request id of the client created.
+    /// Creates a hold, with an audit row in the same transaction, or finds the one that an earlier call with the same request id
+    /// of the client created.
     fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation>;
 
-    /// Ends the expiry of a hold of `cluster`. With a `version`, a hold that has another one is left as it is.
-    fn commit_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand>;
+    /// Ends the expiry of a hold, `(cluster, id)`, by its creator or an admin, who pays for it from then on; with an audit row in
+    /// the same transaction. With a `version`, a hold that has another one is left as it is.
+    fn commit_hold<'a>(
+        &'a self,
+        hold: (&'a str, &'a str),
+        version: Option<u64>,
+        by: &'a HoldCaller,
+    ) -> StoreFuture<'a, HoldCommand>;
 
-    /// Ends a hold of `cluster`. With a `version`, a hold that has another one is left as it is.
-    fn release_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand>;
+    /// Ends a hold, `(cluster, id)`, by its creator or an admin; with an audit row in the same transaction. With a `version`, a
+    /// hold that has another one is left as it is.
+    fn release_hold<'a>(
+        &'a self,
+        hold: (&'a str, &'a str),
+        version: Option<u64>,
+        by: &'a HoldCaller,
+    ) -> StoreFuture<'a, HoldCommand>;
 
     /// A hold of `cluster`, also one that ended less than [`holds::KEPT_MS`] ago.
     fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>>;
@@ -350,8 +370,12 @@ pub trait Store: Archive {
     /// Deletes a session, if there is one.
     fn delete_browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, ()>;
 
-    /// Writes the settings digest of this replica. Returns, by owner, the other live replicas:
-    /// those that reported within [`replicas::REPLICA_TTL`] and since this one first reported.
+    /// Deletes all sessions of a client that `credential` has signed in.
+    fn delete_browser_sessions_of<'a>(&'a self, client: &'a str, credential: &'a str) -> StoreFuture<'a, ()>;
+
+    /// Writes the settings digest of this replica. Returns, by owner, the other live replicas: those that reported within
+    /// [`replicas::REPLICA_TTL`]. One of the same owner must have reported since this one first did: it may be the previous
+    /// run of this process.
     fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>>;
 
     /// The other live replicas, as [`Store::register_replica`] returns them. Writes nothing; empty before `instance` is
@@ -376,6 +400,7 @@ pub trait Store: Archive {
     /// subscriber reads the rows whose counter grew.
     fn changes(&self) -> BoxStream<'static, Changes>;
 
-    /// Checks that the store is reachable.
-    fn ping(&self) -> StoreFuture<'_, ()>;
+    /// Records that the replica of this instance is there, if it is registered: the store answers, and takes writes. Not
+    /// repeated by itself.
+    fn touch_replica<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()>;
 }

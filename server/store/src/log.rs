@@ -68,6 +68,8 @@ pub struct DecisionRow {
     pub replay: Option<Replay>,
     /// What its removals move, as text that the next owner of the cluster reads; empty if they move nothing.
     pub moves: String,
+    /// What it launches, replaces and removes, in the encoding of the API; empty in rows of earlier versions.
+    pub effects: Vec<u8>,
 }
 
 /// Replay data of a decision.

@@ -32,8 +32,8 @@ use super::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use super::browser_sessions::BrowserSessionRow;
 use super::counters::{CounterRow, RemoteCounters};
 use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
-use super::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
-use super::identity::{ForgetOutcome, Identity};
+use super::holds::{HoldCaller, HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
+use super::identity::{ForgetOutcome, Identity, UidClaim};
 use super::interruptions::{InterruptionRow, StoredInterruption};
 use super::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use super::listing::{ListedInstanceRow, StoredListing};
@@ -171,6 +171,14 @@ impl Store for MemoryStore {
         resolved(self.tables().bind_cluster_uid(lease, uid))
     }
 
+    fn claim_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, is_trusted: bool) -> StoreFuture<'a, UidClaim> {
+        let claim = self.tables().claim_uid(cluster, uid, is_trusted, self.now());
+        if matches!(claim, UidClaim::Yielded { .. }) {
+            self.leases_changed();
+        }
+        resolved(Ok(claim))
+    }
+
     fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
         let accepted = self.tables().accept_uid(cluster, uid, by, self.now());
         if matches!(accepted, Ok((_, true))) {
@@ -248,13 +256,23 @@ impl Store for MemoryStore {
         resolved(Ok(self.holds_changed(answer)))
     }
 
-    fn commit_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
-        let answer = self.tables().commit_hold((cluster, id), version, self.now());
+    fn commit_hold<'a>(
+        &'a self,
+        hold: (&'a str, &'a str),
+        version: Option<u64>,
+        by: &'a HoldCaller,
+    ) -> StoreFuture<'a, HoldCommand> {
+        let answer = self.tables().commit_hold(hold, version, by, self.now());
         resolved(Ok(self.holds_changed(answer)))
     }
 
-    fn release_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
-        let answer = self.tables().release_hold((cluster, id), version, self.now());
+    fn release_hold<'a>(
+        &'a self,
+        hold: (&'a str, &'a str),
+        version: Option<u64>,
+        by: &'a HoldCaller,
+    ) -> StoreFuture<'a, HoldCommand> {
+        let answer = self.tables().release_hold(hold, version, by, self.now());
         resolved(Ok(self.holds_changed(answer)))
     }
 
@@ -376,6 +394,11 @@ impl Store for MemoryStore {
         resolved(Ok(()))
     }
 
+    fn delete_browser_sessions_of<'a>(&'a self, client: &'a str, credential: &'a str) -> StoreFuture<'a, ()> {
+        self.tables().browser_sessions.delete_of(client, credential);
+        resolved(Ok(()))
+    }
+
     fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {
         let now = self.now();
         self.tables().outcomes.put(rows, now);
@@ -469,7 +492,8 @@ impl Store for MemoryStore {
         self.changes.subscribe()
     }
 
-    fn ping(&self) -> StoreFuture<'_, ()> {
+    fn touch_replica<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
+        self.tables().touch_replica(instance, self.now());
         resolved(Ok(()))
     }
 }

@@ -69,4 +69,6 @@ pub enum Change {
     Feed(Kind, Feed),
     /// Names of the clusters whose rows of a kind the last list does not have.
     Unreachable(Kind, Vec<String>),
+    /// What the server depends on and does not work, as sentences, the worst first.
+    Notices(Vec<String>),
 }

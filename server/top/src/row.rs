@@ -115,8 +115,10 @@ impl Stage {
 /// A node, or a machine on its way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
-    /// `clusters/{cluster}/nodes/{node}`.
+    /// `clusters/{cluster}/nodes/{node}`: the name of the NodeClaim, or of the Node of another manager.
     pub name: String,
+    /// Name of the Node; empty before it joins.
+    pub node: String,
     /// NodeClaim; empty for a node that Fleetwright does not manage.
     pub node_claim: String,
     /// NodePool; empty for a node that Fleetwright does not manage.
@@ -149,6 +151,13 @@ pub struct Node {
     pub drain_blocked_reason: String,
 }
 
+impl Node {
+    /// The name that is shown: that of the Node, or of the NodeClaim before it joins.
+    pub(crate) fn shown_name(&self) -> &str {
+        if self.node.is_empty() { id(&self.name, 1) } else { &self.node }
+    }
+}
+
 impl Row for Node {
     fn name(&self) -> &str {
         &self.name
@@ -156,7 +165,7 @@ impl Row for Node {
 
     fn searched_text(&self) -> String {
         let (short, full) = (self.stage.short_name(), self.stage.full_name());
-        let (cluster, node) = (id(&self.name, 0), id(&self.name, 1));
+        let (cluster, node) = (id(&self.name, 0), self.shown_name());
         let texts = [cluster, node, &self.node_claim, &self.pool, &self.instance_type, &self.zone, &self.capacity_type];
         format!("{} {short} {full}", texts.join(" "))
     }

@@ -20,6 +20,19 @@ const STAGES: &[&str] = &[
 const POD_STATES: &[&str] =
     &["POD_STATE_UNSPECIFIED", "POD_STATE_WAITING", "POD_STATE_PLANNED", "POD_STATE_UNSCHEDULABLE"];
 
+const CAPACITY_TYPES: &[&str] =
+    &["CAPACITY_TYPE_UNSPECIFIED", "CAPACITY_TYPE_ON_DEMAND", "CAPACITY_TYPE_SPOT", "CAPACITY_TYPE_RESERVED"];
+
+/// The enum's value of the label's value.
+fn capacity_type_name(label: &str) -> &'static str {
+    CAPACITY_TYPES[match label {
+        "on-demand" => 1,
+        "spot" => 2,
+        "reserved" => 3,
+        _ => 0,
+    }]
+}
+
 /// `None` if it is empty: the row has no value for the field.
 fn text(value: &str) -> Option<&str> {
     Some(value).filter(|value| !value.is_empty())
@@ -62,11 +75,12 @@ pub(crate) fn clusters() -> Schema<Cluster> {
 
 pub(crate) fn nodes() -> Schema<Node> {
     Schema::new("nodes", PAGE_SIZES, "name", |row: &Node| &row.name)
+        .text("node", |row| text(&row.node))
         .text("node_claim", |row| text(&row.node_claim))
         .text("pool", |row| text(&row.pool))
         .text("instance_type", |row| text(&row.instance_type))
         .text("zone", |row| text(&row.zone))
-        .text("capacity_type", |row| text(&row.capacity_type))
+        .enumeration("capacity_type", CAPACITY_TYPES, |row| Some(capacity_type_name(&row.capacity_type)))
         .enumeration("stage", STAGES, |row| Some(stage_name(row.stage)))
         .timestamp("create_time", |row| row.created_ms)
         .int("price_micro_usd_per_hour", |row| Some(row.price_micro_usd))

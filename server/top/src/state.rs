@@ -45,6 +45,8 @@ pub struct Top {
     pub(crate) pods: Pane<Pod>,
     pub(crate) sums: FleetSums,
     sources: [Source; 3],
+    /// What the server depends on and does not work; `None` before it has said so.
+    pub(crate) notices: Option<Vec<String>>,
     /// From the first view to the one that is shown. Never empty.
     views: Vec<View>,
     mode: Mode,
@@ -77,6 +79,7 @@ impl Top {
             pods: Pane::new(pods::COLUMNS, pods::AGE, schemas::pods()),
             sums: FleetSums::default(),
             sources: Kind::ALL.map(|_| source()),
+            notices: None,
             views: vec![View::of(kind, cluster)],
             mode: Mode::Browse,
             is_paused: false,
@@ -93,10 +96,10 @@ impl Top {
         self.is_paused
     }
 
-    /// Whether the lists of all kinds are complete.
+    /// Whether the lists of all kinds are complete, and the server has said what does not work.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        self.sources.iter().all(|source| source.feed == Feed::Live)
+        self.notices.is_some() && self.sources.iter().all(|source| source.feed == Feed::Live)
     }
 
     /// Applies what the API sent at this time, in milliseconds since 1970.
@@ -120,6 +123,7 @@ impl Top {
                 self.receive(Kind::Pods, &delta, now_ms);
                 change_rows(self.pods.table_mut(), delta, "namespaces", |_, _| {});
             }
+            Change::Notices(notices) => self.notices = Some(notices),
             Change::Feed(kind, feed) => self.set_feed(kind, feed, now_ms),
             Change::Unreachable(kind, names) => {
                 let ids = names.iter().map(|name| id(name, 0).to_owned());

@@ -1,7 +1,7 @@
 //! A view: which rows of which kind, and where the cursor is.
 
 use crate::change::Kind;
-use crate::row::{Pod, id};
+use crate::row::{Node, Pod};
 
 /// A node and its NodeClaim, of which a planned pod names either.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,11 @@ pub(crate) struct PlannedOn {
 }
 
 impl PlannedOn {
+    /// The node that a row is.
+    pub(crate) fn of(node: &Node) -> Self {
+        Self { node: node.shown_name().to_owned(), node_claim: node.node_claim.clone() }
+    }
+
     pub(crate) fn has(&self, pod: &Pod) -> bool {
         let planned = &pod.planned_node;
         !planned.is_empty() && (*planned == self.node || *planned == self.node_claim)
@@ -93,9 +98,4 @@ impl View {
             (Kind::Pods, _, Some(on)) => format!("{} > pods planned here (bound pods are not in the API)", on.node),
         }
     }
-}
-
-/// The node that a row of nodes is.
-pub(crate) fn planned_on(name: &str, node_claim: &str) -> PlannedOn {
-    PlannedOn { node: id(name, 1).to_owned(), node_claim: node_claim.to_owned() }
 }

@@ -54,6 +54,20 @@ impl Transcoder {
     }
 }
 
+impl Transcoder {
+    /// The path of the gRPC method that a request of this HTTP method and path calls; `None` if it calls none.
+    #[must_use]
+    pub fn rpc_path(&self, method: &Method, path: &str) -> Option<&str> {
+        self.table().find(method, path).ok().map(|(route, _)| route.rpc_path.path())
+    }
+
+    /// The response to a request that fails with `status`, in the form of all errors.
+    #[must_use]
+    pub fn error_response(&self, status: &Status) -> Response<Body> {
+        failed(status, http_code(status.code()), self)
+    }
+}
+
 impl<S> fmt::Debug for TranscodingService<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("TranscodingService").finish_non_exhaustive()

@@ -12,7 +12,8 @@ pub use super::node_fit::{
 pub use super::opt_in_rules::{exceeds_node_size, names_architecture, remaining_spot_wait};
 pub use super::pool_nodes::{PoolNodes, SpotUsage, active_nodes, largest_amount};
 pub use super::ports_and_volumes::{
-    attach_limit_of_node, attach_limit_of_type, conflicting_port, excess_volumes, volumes_on_node, within_attach_limit,
+    attach_limit_of_node, attach_limit_of_type, conflicting_port, excess_volumes, exclusive_claims_in_use,
+    volumes_on_node, within_attach_limit,
 };
 pub use super::purchase::{UnmetMinValues, unmet_min_values};
 pub use super::topology::{DomainCounts, EligibleDomains, HostDomain, HostFilter, KeyDomains, PodSelector};

@@ -25,10 +25,12 @@
 mod capacity;
 mod class;
 mod credits;
+mod eviction_step;
 pub mod kernel;
 mod launch;
 mod limits;
 mod metadata;
+mod node_count;
 mod node_fit;
 mod opt_in_rules;
 mod placements;
@@ -40,6 +42,7 @@ mod static_pools;
 mod topology;
 mod violation;
 
+pub use self::eviction_step::EvictionStep;
 pub use self::removals::{
     RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, check_removals_but_last_pods,
     is_do_not_disrupt_active, is_protected,
@@ -71,6 +74,25 @@ pub fn check(input: &PlanningInput, plan: &Plan) -> Vec<Violation> {
     limits::check(input, &launches, &mut findings);
     opt_in_rules::check(input, plan, &launches, &mut findings);
     static_pools::check(input, plan, &launches, &mut findings);
+    findings.violations
+}
+
+/// What keeps kube-scheduler from binding the pods of `plan` where it places them while the nodes that they leave
+/// are drained, step by step. [`check`] judges the same plan once these nodes are gone.
+///
+/// A Node that is drained is tainted, takes no pod, and stays in its zone and the other domains of its labels: a
+/// spread constraint counts it unless its `nodeTaintsPolicy` is `Honor`. The nodes of all steps are there until the
+/// end, because nothing says when the first of them is gone. In `input` they are being deleted, and the pods of
+/// `plan` leave them; a pod is on its node ([`Pod::moved_from`](model::Pod::moved_from)) until its step, and so are the
+/// pods of the nodes of a step that need no other place.
+#[must_use]
+pub fn check_steps(input: &PlanningInput, plan: &Plan, steps: &[EvictionStep]) -> Vec<Violation> {
+    let mut findings = Findings::new(input);
+    let placements = placements::collect(input, plan, &mut findings);
+    // What is wrong with the placements themselves is found by `check`.
+    findings.violations.clear();
+    let launches = launch::Launches::of(input, plan);
+    topology::check_steps((input, plan), steps, &placements, &launches, &mut findings);
     findings.violations
 }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::launch::{Launch, Launches, within_ceilings};
 use super::limits::Drawn;
+use super::node_count;
 use super::node_fit::{allows_label, allows_zone};
 use super::pool_nodes::{PoolNodes, SpotUsage, largest_amount};
 use super::purchase::unmet_min_values;
@@ -46,7 +47,8 @@ pub(super) fn check<'a>(
         spot_share(&ruled, findings);
         on_demand_floor(&ruled, findings);
         node_size(&ruled, findings);
-        node_count(input, &ruled, findings);
+        let new: Vec<&PlannedNode> = ruled.new.iter().map(|(node, _)| *node).collect();
+        node_count::check(input, pool, &new, findings);
     }
 }
 
@@ -273,19 +275,5 @@ fn node_size(ruled: &RuledPool<'_, '_>, findings: &mut Findings<'_>) {
         if let Some(machine) = launch.machines().find(|machine| exceeds_node_size(ruled.pool, machine)) {
             findings.report_node(Rule::NodeSize, &node.name, format!("{} has more than {most} vCPUs", machine.name));
         }
-    }
-}
-
-/// Fewer nodes than `min-nodes`, although enough pods can run apart and no limit is set.
-fn node_count(input: &PlanningInput, ruled: &RuledPool<'_, '_>, findings: &mut Findings<'_>) {
-    let Some(least) = ruled.pool.rules.min_nodes else { return };
-    let new = i64::try_from(ruled.new.len()).unwrap_or(i64::MAX);
-    let pods = || ruled.new.iter().flat_map(|(node, _)| pods_of(input, node));
-    let apart = i64::try_from(pods().filter(|(_, _, shape)| shape.pod_affinity.is_empty()).count()).unwrap_or(0);
-    if new > 0 && new < least && apart >= least && ruled.pool.limits.is_empty() {
-        findings.report_plan(
-            Rule::NodeCount,
-            format!("pool {} launches {new} nodes; it requires at least {least}", ruled.pool.name),
-        );
     }
 }

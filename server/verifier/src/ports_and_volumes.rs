@@ -1,7 +1,7 @@
 //! Host ports, of which each serves one pod per node, and volumes, of which a node attaches a
 //! limited number.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::capacity::Daemons;
 use super::launch::Launches;
@@ -9,7 +9,7 @@ use super::placements::{NodePods, Placements};
 use super::violation::{Findings, Rule};
 use model::input::PlanningInput;
 use model::resources::ATTACHABLE_VOLUMES_PREFIX;
-use model::{HostPort, InstanceType, Node, Text};
+use model::{BoundPod, HostPort, InstanceType, Node, Text};
 
 pub(super) fn check(
     input: &PlanningInput,
@@ -25,6 +25,38 @@ pub(super) fn check(
         }
         if node_pods.pods.iter().any(|pod| input.pods[*pod as usize].volumes.is_some()) {
             attachments(input, placements, launches, node_pods, findings);
+        }
+    }
+    if input.volume_sets.iter().any(|set| !set.exclusive_claims.is_empty()) {
+        exclusive_claims(input, placements, findings);
+    }
+}
+
+/// The claims for one pod that pods on nodes of the input use, each with such a pod.
+#[must_use]
+pub fn exclusive_claims_in_use(input: &PlanningInput) -> BTreeMap<&Text, (&Node, &BoundPod)> {
+    let mut users = BTreeMap::new();
+    for node in &input.nodes {
+        for pod in node.pods.iter().filter(|pod| !pod.leaving) {
+            let set = pod.volumes.map(|set| &input.volume_sets[set as usize]);
+            for claim in set.into_iter().flat_map(|set| &set.exclusive_claims) {
+                users.entry(claim).or_insert((node, pod));
+            }
+        }
+    }
+    users
+}
+
+/// A ReadWriteOncePod claim has one user in the whole cluster (kube-scheduler: VolumeRestrictions).
+fn exclusive_claims(input: &PlanningInput, placements: &Placements<'_>, findings: &mut Findings<'_>) {
+    let mut used: BTreeSet<&Text> = exclusive_claims_in_use(input).into_keys().collect();
+    for node_pods in &placements.by_host {
+        for pod in &node_pods.pods {
+            let set = input.pods[*pod as usize].volumes.map(|set| &input.volume_sets[set as usize]);
+            for claim in set.into_iter().flat_map(|set| &set.exclusive_claims).filter(|claim| !used.insert(claim)) {
+                let what = format!("uses PersistentVolumeClaim {claim} (ReadWriteOncePod), which another pod uses");
+                findings.report_pod(Rule::Volumes, *pod, Some(placements.host_name(node_pods.host)), &what);
+            }
         }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Reading order: `violation` (the rules), `membership` (which nodes may be removed at all),
 //! `budgets` (per NodePool and of the cluster), `eviction` (do-not-disrupt and PodDisruptionBudgets), `rescheduling`
-//! (what becomes of the pods).
+//! (what becomes of the pods), `opt_in` (annotations of NodePools).
 //!
 //! Chosen interpretations:
 //! - Removals are judged in the order of precedence of their reasons, all together: a violation
@@ -18,11 +18,14 @@
 //!   is removed once. Its removals count for the others.
 //! - `Drifted` with a deadline ignores what protects pods (Karpenter: eventual disruption, where
 //!   `terminationGracePeriod` is set), and not what protects the Node.
-//! - DaemonSet pods hold no node by a PodDisruptionBudget: they end with it.
+//! - A PodDisruptionBudget of DaemonSet pods holds their node if a drain evicts them: those that do not tolerate the
+//!   taint of a drained node.
+//! - A terminating pod of a StatefulSet is made anew under its name, and needs a place. A terminating pod is no eviction.
 
 mod budgets;
 mod eviction;
 mod membership;
+mod opt_in;
 mod rescheduling;
 mod violation;
 
@@ -60,5 +63,6 @@ fn check_nodes<'a>(input: &'a RemovalInput, plan: &'a RemovalPlan, findings: &mu
     eviction::check_do_not_disrupt(input, &removals, findings);
     eviction::check_pod_budgets(input, &removals, findings);
     rescheduling::check_room(input, plan, &removals, findings);
+    opt_in::check(input, &removals, findings);
     removals
 }

@@ -9,6 +9,7 @@ mod constraints;
 mod domain_counts;
 mod domains;
 mod filter;
+mod steps;
 
 use std::rc::Rc;
 
@@ -16,17 +17,19 @@ use rustc_hash::FxHashMap;
 
 use constraints::{Constraints, Query, Spread};
 use domains::Domains;
-use filter::Admission;
+use filter::{Admission, LeavingNodes};
 
 pub use constraints::PodSelector;
 pub use domain_counts::{DomainCounts, EligibleDomains};
 pub use domains::{HostDomain, KeyDomains};
 pub use filter::HostFilter;
+pub(super) use steps::check_steps;
 
 use super::class::Classes;
 use super::launch::Launches;
 use super::placements::Placements;
 use super::violation::{Findings, Rule};
+use model::BoundPod;
 use model::input::PlanningInput;
 use model::plan::Plan;
 
@@ -37,8 +40,27 @@ pub(super) fn check<'a>(
     launches: &Launches<'a>,
     findings: &mut Findings<'_>,
 ) {
+    judge((input, plan), placements, launches, (LeavingNodes::Gone, &[]), |checker| {
+        // A pod is counted only after its own check: rules see the pods placed before it.
+        for pod in &placements.order {
+            checker.place(*pod, findings);
+        }
+    });
+}
+
+/// Has `walk` place the pods of the plan, if a rule concerns them. The checker has counted the pods that stay on
+/// their nodes, and knows those of `others`, which `walk` counts.
+fn judge<'a>(
+    (input, plan): (&'a PlanningInput, &'a Plan),
+    placements: &Placements<'a>,
+    launches: &Launches<'a>,
+    (leaving, others): (LeavingNodes<'_>, &[(u32, &'a BoundPod)]),
+    walk: impl FnOnce(&mut TopologyChecker<'a, '_>),
+) {
     let (mut classes, class_of) = Classes::of_pods(input);
     let existing = existing_pods(input, &mut classes);
+    let class = |(host, pod): &(u32, &'a BoundPod)| (classes.id(&pod.namespace, pod.shape, pod.labels), *host);
+    let others = others.iter().map(class).collect();
     let planned = class_of.iter().copied().max().map_or(0, |last| last + 1);
     let constraints = Constraints::compile(input, &classes, planned);
     if constraints.queries.is_empty() {
@@ -46,7 +68,7 @@ pub(super) fn check<'a>(
     }
     let domains = Domains::collect(input, plan, launches, &constraints.keys);
     let admitted: Vec<Vec<Admission>> =
-        constraints.filters.iter().map(|filter| filter.admissions(input, launches)).collect();
+        constraints.filters.iter().map(|filter| filter.admissions_with(input, launches, leaving)).collect();
     let mut eligible_domains: FxHashMap<(u32, u32), Rc<EligibleDomains>> = FxHashMap::default();
     let mut counts_for = |query: &Query| {
         let Some(filter) = query.filter else { return DomainCounts::new(query.key, None, None) };
@@ -58,19 +80,21 @@ pub(super) fn check<'a>(
         DomainCounts::new(query.key, Some(admitted), Some(Rc::clone(eligible)))
     };
     let counts = constraints.queries.iter().map(&mut counts_for).collect();
-    let mut checker = TopologyChecker { counts, constraints: &constraints, domains: &domains, placements };
+    let is_known =
+        |host: u32| (host as usize) < input.nodes.len() || launches.number_of_host(input.nodes.len(), host).is_some();
+    let mut checker = TopologyChecker {
+        counts,
+        constraints: &constraints,
+        domains: &domains,
+        placements,
+        class_of: &class_of,
+        others,
+        is_known: &is_known,
+    };
     for (class, host) in existing {
         checker.count_pod(class, host);
     }
-    // A pod is counted only after its own check: rules see the pods placed before it.
-    for pod in &placements.order {
-        let (class, host) = (class_of[*pod as usize], placements.host_of[*pod as usize]);
-        let known = (host as usize) < input.nodes.len() || launches.number_of_host(input.nodes.len(), host).is_some();
-        if known {
-            checker.check_pod(*pod, class, host, findings);
-        }
-        checker.count_pod(class, host);
-    }
+    walk(&mut checker);
 }
 
 /// For each pod to place, whether some hard topology rule over domains wider than nodes counts it.
@@ -99,9 +123,38 @@ struct TopologyChecker<'a, 'b> {
     constraints: &'b Constraints<'a>,
     domains: &'b Domains<'a>,
     placements: &'b Placements<'a>,
+    /// The class of each pod to place.
+    class_of: &'b [u32],
+    /// Class and host of pods that are not placed and leave their nodes.
+    others: Vec<(u32, u32)>,
+    /// Whether a host is an existing node, or one with a launch.
+    is_known: &'b dyn Fn(u32) -> bool,
 }
 
 impl TopologyChecker<'_, '_> {
+    /// Checks the pod where the plan places it, and counts it there.
+    fn place(&mut self, pod: u32, findings: &mut Findings<'_>) {
+        let (class, host) = (self.class_of[pod as usize], self.placements.host_of[pod as usize]);
+        if (self.is_known)(host) {
+            self.check_pod(pod, class, host, findings);
+        }
+        self.count_pod(class, host);
+    }
+
+    /// Takes a pod of `class` on the existing `host` out of the counts.
+    fn uncount_pod(&mut self, class: u32, host: u32) {
+        for query in &self.constraints.selecting[class as usize] {
+            let counts = &mut self.counts[*query as usize];
+            if counts.admits(host) {
+                counts.uncount(self.domains.of_host(counts.key(), host));
+            }
+        }
+        for query in &self.constraints.rules[class as usize].anti_affinity {
+            let counts = &mut self.counts[*query as usize];
+            counts.unexclude(self.domains.of_host(counts.key(), host));
+        }
+    }
+
     /// Counts a pod of `class` on `host` in every query that selects it, and in its own
     /// anti-affinity terms.
     fn count_pod(&mut self, class: u32, host: u32) {

@@ -12,6 +12,7 @@ use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Request;
 use tonic::transport::Endpoint;
 
 /// Number of changes in one message.
@@ -32,6 +33,19 @@ impl Agent {
     /// # Panics
     /// When the server rejects the connection.
     pub(super) async fn join(address: &str, cluster: &str, objects: Vec<v1::Change>) -> Self {
+        Self::join_with_token(address, cluster, None, objects).await
+    }
+
+    /// The same under this token.
+    ///
+    /// # Panics
+    /// When the server rejects the connection.
+    pub(super) async fn join_with_token(
+        address: &str,
+        cluster: &str,
+        token: Option<&str>,
+        objects: Vec<v1::Change>,
+    ) -> Self {
         let channel = Endpoint::from_shared(address.to_owned()).expect("an address").connect().await;
         let channel = channel.expect("the server accepts connections");
         let (requests, outgoing) = mpsc::channel(4);
@@ -41,7 +55,11 @@ impl Agent {
             ..v1::Hello::default()
         };
         requests.send(request(Message::Hello(hello))).await.expect("the channel is empty");
-        let answer = AgentServiceClient::new(channel).connect(ReceiverStream::new(outgoing)).await;
+        let mut stream = Request::new(ReceiverStream::new(outgoing));
+        if let Some(token) = token {
+            stream.metadata_mut().insert("authorization", format!("Bearer {token}").parse().expect("a token is ASCII"));
+        }
+        let answer = AgentServiceClient::new(channel).connect(stream).await;
         let mut responses = answer.expect("the server accepts the stream").into_inner();
         let welcome = responses.message().await.expect("the server responds").and_then(|answer| answer.message);
         assert!(matches!(welcome, Some(Response::Welcome(_))), "{cluster}: {welcome:?}");

@@ -1,8 +1,8 @@
 //! Many hostile connections of one kind at a time, while honest agents are connected.
 
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -18,6 +18,8 @@ const MAX_EXTRA_MEMORY: u64 = 512 << 20;
 /// Bound on the p95 latency of decisions: twice that without attackers, or so many milliseconds
 /// more.
 const MAX_EXTRA_LATENCY_MS: f64 = 100.0;
+/// Longest time after the measurement in which an attack must have begun.
+const LATE_SECONDS: u64 = 60;
 /// Sampling interval of the server's memory.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -81,10 +83,12 @@ fn attack(plan: AttackPlan, kinds: &[AttackKind]) -> anyhow::Result<Vec<String>>
     let mut broken = Vec::new();
     for kind in kinds {
         let mut attackers = start_attackers(&program, &test_bed, *kind, plan)?;
+        let progress = read_progress(&mut attackers)?;
         let measurements = watch(&test_bed, &config, plan.seconds);
+        let done = wait_for_attack(&progress, *kind, plan);
         attackers.kill().context("the attackers do not end")?;
-        let output = attackers.wait_with_output().context("the attackers do not end")?.stdout;
-        let (measurements, done) = (measurements?, parse_progress(&String::from_utf8_lossy(&output)));
+        let _ended = attackers.wait().context("the attackers do not end")?;
+        let measurements = measurements?;
         print_measurements(kind.name(), &measurements, base)?;
         writeln!(
             std::io::stdout(),
@@ -94,24 +98,53 @@ fn attack(plan: AttackPlan, kinds: &[AttackKind]) -> anyhow::Result<Vec<String>>
             done.messages
         )?;
         broken.extend(check_bounds(kind.name(), plan, &quiet, &measurements, base));
-        if done.connections < plan.connections.min(20) || *kind != AttackKind::Silent && done.messages == 0 {
+        if !done.takes_place(*kind, plan) {
             broken.push(format!("{}: the attack did not take place: {done:?}", kind.name()));
         }
     }
     Ok(broken)
 }
 
-/// Parses the last complete line of progress.
-fn parse_progress(output: &str) -> AttackProgress {
-    let mut lines = output.rsplit('\n').skip(1);
-    let numbers = lines.next().and_then(|line| line.split_once(' '));
-    let parsed = numbers.and_then(|(connections, messages)| Some((connections.parse().ok()?, messages.parse().ok()?)));
-    parsed.map(|(connections, messages)| AttackProgress { connections, messages }).unwrap_or_default()
+impl AttackProgress {
+    fn parse(line: &str) -> Option<Self> {
+        let (connections, messages) = line.split_once(' ')?;
+        Some(Self { connections: connections.parse().ok()?, messages: messages.parse().ok()? })
+    }
+
+    fn takes_place(self, kind: AttackKind, plan: AttackPlan) -> bool {
+        self.connections >= plan.connections.min(20) && (kind == AttackKind::Silent || self.messages > 0)
+    }
+}
+
+/// The last progress that the attackers have printed.
+fn read_progress(attackers: &mut Child) -> anyhow::Result<Arc<Mutex<AttackProgress>>> {
+    let output = attackers.stdout.take().context("the attackers have no output")?;
+    let progress = Arc::new(Mutex::new(AttackProgress::default()));
+    let last = Arc::clone(&progress);
+    let lines = BufReader::new(output).lines().map_while(Result::ok);
+    let _reader = std::thread::spawn(move || {
+        for line in lines {
+            if let (Some(read), Ok(mut last)) = (AttackProgress::parse(&line), last.lock()) {
+                *last = read;
+            }
+        }
+    });
+    Ok(progress)
+}
+
+/// Waits until the attack takes place: on a busy machine that may take longer than the measurement.
+fn wait_for_attack(progress: &Mutex<AttackProgress>, kind: AttackKind, plan: AttackPlan) -> AttackProgress {
+    let read = || progress.lock().map(|progress| *progress).unwrap_or_default();
+    let end = Instant::now() + Duration::from_secs(LATE_SECONDS);
+    while !read().takes_place(kind, plan) && Instant::now() < end {
+        std::thread::park_timeout(POLL_INTERVAL);
+    }
+    read()
 }
 
 /// Starts the attackers at low priority. Each exits when its time is over.
 fn start_attackers(program: &str, test_bed: &TestBed, kind: AttackKind, plan: AttackPlan) -> anyhow::Result<Child> {
-    let (seconds, connections) = (plan.seconds.to_string(), plan.connections.to_string());
+    let (seconds, connections) = ((plan.seconds + LATE_SECONDS).to_string(), plan.connections.to_string());
     let arguments = ["hostile", kind.name(), "--seconds", &seconds, "--connections", &connections];
     let files = [test_bed.text("ca.crt"), test_bed.text("evil"), test_bed.text("made-up")];
     let at = [

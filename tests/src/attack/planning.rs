@@ -36,7 +36,7 @@ const POLLS_PER_WAVE: usize = 30;
 
 /// Log messages of a lost or endangered lease.
 const LEASE_LOSS_MESSAGES: [&str; 4] =
-    ["lost cluster lease", "skipping lease renewal", "cannot renew leases", "lease is not held"];
+    ["lost cluster lease", "skipping lease renewal", "dependency=lease renewal", "lease is not held"];
 
 /// Size of the attack.
 #[derive(Debug, Clone, Copy)]
@@ -199,7 +199,7 @@ fn check_bounds(
 }
 
 /// Time until the server requests a NodeClaim for one more pod of the other cluster.
-async fn order(other_cluster: &mut Agent, number: &mut usize) -> Duration {
+pub(super) async fn order(other_cluster: &mut Agent, number: &mut usize) -> Duration {
     *number += 1;
     let name = format!("web-{number}");
     if !other_cluster.send_changes(vec![pod("default", &name, &web(), &labels("web"))]).await {
@@ -213,7 +213,7 @@ fn plans(http: &str, cluster: &str) -> bool {
     get(http, &format!("/v1/clusters/{cluster}")).is_ok_and(|answer| answer.contains("\"planning\":{"))
 }
 
-fn definitions() -> Vec<v1::Change> {
+pub(super) fn definitions() -> Vec<v1::Change> {
     vec![define_shape(&web()), define_labels(&labels("web"))]
 }
 

@@ -123,7 +123,7 @@ fn honest(number: usize) -> String {
 }
 
 /// Configuration of an issuer with one key, which signs the token in the file `cluster`.
-fn issue(folder: &TempDir, cluster: &str) -> anyhow::Result<String> {
+pub(super) fn issue(folder: &TempDir, cluster: &str) -> anyhow::Result<String> {
     let issuer = format!("https://{cluster}.example");
     let public = sign(folder, cluster, &issuer)?;
     let _path = folder.write_file(&format!("{cluster}.json"), serde_json::to_vec(&JwkSet { keys: vec![public] })?);

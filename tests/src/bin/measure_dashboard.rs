@@ -120,7 +120,7 @@ fn behind(browser: &mut Browser, server: &str, number: usize) -> anyhow::Result<
         Ok(begun.elapsed().as_secs_f64())
     };
     let shown = wait(browser, true)?.max(begun.elapsed().as_secs_f64());
-    answer(server, &format!("POST /v1/freezes/{id}:thaw HTTP/1.1\r\n"), "{}")?;
+    answer(server, &format!("DELETE /v1/freezes/{id} HTTP/1.1\r\n"), "")?;
     Ok([shown, wait(browser, false)?])
 }
 

@@ -22,7 +22,7 @@ const LISTS: [&str; 9] = [
     "/v1/clusters/-/nodes?pageSize=100",
     "/v1/clusters/-/nodes?pageSize=100&orderBy=pod_count%20desc",
     "/v1/clusters/-/nodes?pageSize=100&filter=zone%20=%20us-east-1a%20AND%20pod_count%20%3E%2020",
-    "/v1/clusters/-/pods?pageSize=100",
+    "/v1/clusters/-/namespaces/-/pods?pageSize=100",
     "/v1/clusters/-/decisions?pageSize=100",
     "/v1/offerings?pageSize=100",
 ];

@@ -52,7 +52,15 @@ pub fn parse_manifest(text: &str) -> anyhow::Result<Vec<Value>> {
 /// # Errors
 /// When the API server rejects a definition.
 pub async fn install_crds(cluster: &Cluster) -> anyhow::Result<()> {
-    for definition in objects("crds")? {
+    apply_definitions(cluster, objects("crds")?).await
+}
+
+/// Applies these custom resource definitions and waits until the API server serves them.
+///
+/// # Errors
+/// When the API server rejects a definition.
+pub async fn apply_definitions(cluster: &Cluster, definitions: Vec<Value>) -> anyhow::Result<()> {
+    for definition in definitions {
         let name = definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         cluster.apply(definition).await?;
         let definitions = cluster.objects("apiextensions.k8s.io/v1", "CustomResourceDefinition");

@@ -257,8 +257,7 @@ fn server(program: &Path, config: String, log: PathBuf, database: Option<String>
 pub fn agent(program: &Path, cluster: &str, server: &str, kubeconfig: &Path, log: PathBuf) -> Process {
     let arguments =
         ["--server-address", server, "--cluster-name", cluster, "--cluster-region", REGION].map(str::to_owned).to_vec();
-    // The agent exits when it cannot renew its Lease, on a machine or an API server that stalls.
-    let agent = Process::new("the agent", program.to_owned(), arguments, log).restart_after("leader lease lost");
+    let agent = Process::new("the agent", program.to_owned(), arguments, log);
     let agent = agent.env("KUBECONFIG", kubeconfig.display().to_string());
     with_log_filter(agent, "FLEETWRIGHT_AGENT_LOG_FILTER")
 }

@@ -24,7 +24,7 @@ impl ExpectedPlacements {
     pub async fn watch(address: &str) -> anyhow::Result<Self> {
         let channel = Endpoint::from_shared(format!("http://{address}"))?.connect_lazy();
         let mut client = FleetServiceClient::new(channel);
-        let parent = "clusters/-".to_owned();
+        let parent = "clusters/-/namespaces/-".to_owned();
         let expected = Arc::<Mutex<BTreeMap<String, String>>>::default();
         let recorded = Arc::clone(&expected);
         let request = ListPodsRequest { parent: parent.clone(), page_size: 1_000, ..ListPodsRequest::default() };

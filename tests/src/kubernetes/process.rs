@@ -3,27 +3,19 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-
-/// Poll interval of the restart watcher.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A program with its arguments, environment and log.
 #[derive(Debug)]
 pub struct Process {
     name: &'static str,
     start: StartCommand,
-    /// Text of the last log line after which an exit leads to a restart.
-    restart_after: Option<&'static str>,
-    running: Arc<Mutex<Option<Child>>>,
-    watcher: Option<JoinHandle<()>>,
+    running: Option<Child>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct StartCommand {
     program: PathBuf,
     arguments: Vec<String>,
@@ -44,27 +36,6 @@ impl StartCommand {
     fn log_text(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
-
-    /// Restarts the process, as a kubelet does, until it is killed or exits with another last line.
-    fn restart_on_exit(&self, running: &Mutex<Option<Child>>, words: &str) {
-        loop {
-            std::thread::park_timeout(POLL_INTERVAL);
-            let mut child = lock(running);
-            match child.as_mut().map(Child::try_wait) {
-                Some(Ok(None)) => {}
-                Some(Ok(Some(_))) if self.log_text().lines().last().is_some_and(|line| line.contains(words)) => {
-                    let Ok(again) = self.spawn() else { return };
-                    *child = Some(again);
-                }
-                _ => return,
-            }
-        }
-    }
-}
-
-/// Every change is one step, so the state behind a poisoned lock is consistent.
-fn lock(running: &Mutex<Option<Child>>) -> MutexGuard<'_, Option<Child>> {
-    running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Process {
@@ -72,14 +43,7 @@ impl Process {
     #[must_use]
     pub fn new(name: &'static str, program: PathBuf, arguments: Vec<String>, log: PathBuf) -> Self {
         let start = StartCommand { program, arguments, variables: Vec::new(), log };
-        Self { name, start, restart_after: None, running: Arc::default(), watcher: None }
-    }
-
-    /// Restarts the process when it exits with this text in its last log line, as a kubelet does.
-    #[must_use]
-    pub fn restart_after(mut self, words: &'static str) -> Self {
-        self.restart_after = Some(words);
-        self
+        Self { name, start, running: None }
     }
 
     /// Sets an environment variable; nothing else is inherited.
@@ -100,19 +64,15 @@ impl Process {
     /// # Errors
     /// When it is already running or cannot be started.
     pub fn start(&mut self) -> anyhow::Result<()> {
-        ensure!(lock(&self.running).is_none(), "{} runs already", self.name);
-        *lock(&self.running) = Some(self.start.spawn()?);
-        self.watcher = self.restart_after.map(|words| {
-            let (start, running) = (self.start.clone(), Arc::clone(&self.running));
-            std::thread::spawn(move || start.restart_on_exit(&running, words))
-        });
+        ensure!(self.running.is_none(), "{} runs already", self.name);
+        self.running = Some(self.start.spawn()?);
         Ok(())
     }
 
     /// Whether it runs, by its process id.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
-        lock(&self.running).as_ref().map(Child::id)
+        self.running.as_ref().map(Child::id)
     }
 
     /// Kills the process (SIGKILL).
@@ -120,7 +80,7 @@ impl Process {
     /// # Errors
     /// When it is not running.
     pub fn kill(&mut self) -> anyhow::Result<()> {
-        let mut child = self.take_child().with_context(|| format!("{} does not run", self.name))?;
+        let mut child = self.running.take().with_context(|| format!("{} does not run", self.name))?;
         if let Some(status) = child.try_wait()? {
             bail!("{} has ended by itself ({status}):\n{}", self.name, self.log_tail());
         }
@@ -129,20 +89,8 @@ impl Process {
         Ok(())
     }
 
-    fn take_child(&mut self) -> Option<Child> {
-        let child = lock(&self.running).take();
-        if let Some(watcher) = self.watcher.take() {
-            watcher.thread().unpark();
-            let _ended = watcher.join();
-        }
-        child
-    }
-
-    fn ended(&self) -> anyhow::Result<Option<ExitStatus>> {
-        match self.restart_after {
-            Some(_) => Ok(None),
-            None => Ok(lock(&self.running).as_mut().map(Child::try_wait).transpose()?.flatten()),
-        }
+    fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        Ok(self.running.as_mut().map(Child::try_wait).transpose()?.flatten())
     }
 
     /// Waits for a log line with all of `words`; returns the first.
@@ -183,41 +131,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(mut child) = self.take_child() {
+        if let Some(mut child) = self.running.take() {
             let _ended_already = child.kill();
             let _status = child.wait();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::temp_dir::TempDir;
-
-    fn printing(folder: &TempDir, last: &str) -> Process {
-        let script = format!("echo started; echo {last}");
-        let arguments = vec!["-c".to_owned(), script];
-        let log = folder.path().join(last.replace(' ', "-"));
-        Process::new("a shell", PathBuf::from("/bin/sh"), arguments, log).restart_after("as it should")
-    }
-
-    fn starts(process: &Process, at_least: usize) -> usize {
-        let end = Instant::now() + Duration::from_secs(60);
-        while process.count_lines(&["started"]) < at_least && Instant::now() < end {
-            std::thread::park_timeout(Duration::from_millis(10));
-        }
-        process.count_lines(&["started"])
-    }
-
-    #[test]
-    fn a_process_restarts_only_after_its_expected_last_line() {
-        let folder = TempDir::new();
-        let (mut one, mut other) = (printing(&folder, "ends as it should"), printing(&folder, "fails"));
-        one.start().unwrap();
-        other.start().unwrap();
-        assert!(starts(&one, 3) >= 3);
-        assert_eq!(starts(&other, 1), 1);
-        assert!(other.kill().unwrap_err().to_string().contains("has ended by itself"));
     }
 }

@@ -2,7 +2,7 @@
 //! moto (`moto`), and with Karpenter's own examples (`examples`). Server processes that launch there are judged by its
 //! log (`lost_answer`), and so are the rate limits that two replicas share (`api_budget`). Nodes drift from what their
 //! EC2NodeClass selects there (`drift`), and launches follow its prices (`prices`). Alerts fire while it refuses calls
-//! (`alerts`).
+//! (`alerts`), and operators see why (`outages`).
 //! `cargo test -p e2e --test ec2 [-- part of a name]`
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
@@ -17,6 +17,7 @@ mod lost_answer;
 mod moto;
 mod moto_server;
 mod offerings;
+mod outages;
 mod prices;
 mod simulated;
 

@@ -249,7 +249,7 @@ fn the_server_says_why_a_node_went_and_what_the_other_one_is_kept_by() {
     let replayed = environment.ask(&command.split(' ').collect::<Vec<_>>());
     assert_eq!(replayed.status, 0, "{}\n{}", replayed.stdout, replayed.stderr);
     let table = environment.ask(&["why", "node", &name, "--cluster", CLUSTER]);
-    assert!(table.stdout.contains("replay") && table.stdout.contains("moves 1 pods and saves $"), "{}", table.stdout);
+    assert!(table.stdout.contains("replay") && table.stdout.contains("moves 1 pod and saves $"), "{}", table.stdout);
 
     // The next plan finds that no other node has room and no machine is cheaper; the last one held the node by its budget.
     let other = format!("n-{stays}");

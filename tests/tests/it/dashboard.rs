@@ -37,7 +37,7 @@ async fn every_view_has_an_address_and_shows_texts_of_clusters_as_texts() {
     let (server, [grpc, http]) = serve();
     block_in_place(|| {
         browser.open(&http);
-        browser.wait_for(&["Problems", "Nothing is wrong", "as of"]);
+        browser.wait_for(&["Problems", "No cluster yet", "kubectl apply --server-side -k deploy/agent/run", "as of"]);
     });
     let mut agent = AgentStream::open(&grpc, "shop").await;
     assert!(matches!(agent.answer().await, Ok(Answer::Welcome(_))));
@@ -45,7 +45,12 @@ async fn every_view_has_an_address_and_shows_texts_of_clusters_as_texts() {
         let freeze = ["freeze", "--reason", HOSTILE, "--cluster", "shop", "--server", &grpc];
         assert_eq!(fleetwright(&freeze).status, 0);
         let shown = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script> a\\u202eb";
-        browser.wait_for(&["1 problem", "its agent is sending its state", shown, "fleetwright thaw --id 1"]);
+        browser.wait_for(&[
+            "1 problem",
+            "the agent is sending the state of the cluster",
+            shown,
+            "fleetwright thaw --id 1",
+        ]);
         for (path, words) in [
             ("/clusters", &["Clusters", "1 cluster, 0 nodes", "shop"][..]),
             ("/clusters/shop", &["Cluster shop", "It has no nodes.", "No pod waits for a node.", shown]),
@@ -62,7 +67,7 @@ async fn every_view_has_an_address_and_shows_texts_of_clusters_as_texts() {
                     "No decision has removed machines",
                 ],
             ),
-            ("/capacity", &[shown, "The cloud refused nothing in the last day.", "No capacity is held."]),
+            ("/capacity", &[shown, "No offering is excluded now.", "No capacity is held."]),
         ] {
             browser.open(&format!("{http}{path}"));
             browser.wait_for(words);

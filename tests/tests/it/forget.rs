@@ -30,8 +30,10 @@ async fn one_cluster_has_one_name_until_it_is_forgotten() {
     let _listed = server.wait_for_line(&["agent connected", "cluster=production-1"], TIMEOUT);
     let refused = AgentStream::open(&address, "production-one").await.answer().await.expect_err("it has another name");
     assert_eq!(refused.code(), Code::FailedPrecondition);
-    let expected = "is known as production-1, and its agent reports the name production-one; set cluster.name = \"production-1\" in \
-                    the agent's settings, or, to give the cluster the name production-one, run `fleetwright forget production-1`";
+    let expected = "is known as production-1, and its agent reports the name production-one; if it is production-one, write \
+                    cluster-uid = \"uid-of-the-one-cluster\" into the entry of production-one in the trust file (auth.file), or run \
+                    `fleetwright forget production-1`; if it is production-1, set cluster.name = \"production-1\" in the agent's \
+                    settings";
     assert!(refused.message().contains(expected), "{refused}");
 
     let ended = fleetwright(&["forget", "production-1", "--server", &address]);

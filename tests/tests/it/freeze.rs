@@ -52,7 +52,9 @@ fn a_frozen_cluster_launches_nothing_until_it_is_thawed_and_both_are_audited() {
     assert!(seen["guardrails"]["freezeReasons"][0].as_str().unwrap().contains("moving the network"), "{seen:#}");
     // The decision that places no pod is made under the freeze.
     let refused = |page: &str| page.contains("is frozen by");
-    wait_for(&http, "a decision that names the freeze", |_| refused(&get(&http, "/v1/clusters/-/decisions?full=true")));
+    wait_for(&http, "a decision that names the freeze", |_| {
+        refused(&get(&http, "/v1/clusters/-/decisions?view=DECISION_VIEW_FULL"))
+    });
     assert_eq!(only_cluster(&http)["machineCount"], 0);
     assert!(get(&http, "/metrics").contains("fleetwright_guardrails_freezes{cluster=\"shop\"} 1"));
 

@@ -43,8 +43,8 @@ const STORY: [&[&str]; 17] = [
     &["WARN", "agent disconnected", "cluster=vault"],
     &["agent connected", "cluster=vault"],
     &["snapshot accepted", "cluster=vault", "nodes=6 pods=36"],
-    &["ERROR", "store unavailable", "reason="],
-    &["store available again", "unavailable_s="],
+    &["ERROR", "dependency unavailable", "dependency=store", "reason="],
+    &["dependency available again", "dependency=store", "unavailable_s="],
 ];
 
 /// A server and every line of its log so far.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use e2e::postgres::installed;
 use e2e::{Program, RunningProcess, TempDir};
 
-use crate::{PROGRAM, TIMEOUT};
+use crate::{PROGRAM, TIMEOUT, fleetwright};
 
 fn serve(data: &str) -> RunningProcess {
     let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-data-dir", data];
@@ -87,4 +87,25 @@ fn a_folder_of_another_owner_is_rejected_and_unchanged() {
     assert_eq!(ended.status, 3, "{}", ended.stderr);
     assert!(ended.stderr.contains("is not empty and was not created by Fleetwright"), "{}", ended.stderr);
     assert_eq!(std::fs::read_to_string(theirs).unwrap(), "theirs");
+}
+
+#[test]
+fn no_database_is_made_for_a_server_whose_address_another_process_has() {
+    if installed("no_database_is_made_for_a_server_whose_address_another_process_has").is_none() {
+        return;
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (address, free) = (taken.local_addr().expect("it listens").to_string(), "127.0.0.1:0");
+    let folder = TempDir::new();
+    let data = data_in(&folder);
+    let path = data.display().to_string();
+    for [grpc, http] in [[address.as_str(), free], [free, address.as_str()]] {
+        let store = ["serve", "--dev", "--store-memory", "false", "--store-data-dir", &path];
+        let listeners = ["--listen-grpc", grpc, "--listen-http", http];
+        let ended = fleetwright(&[&store[..], &listeners[..]].concat());
+        assert_eq!(ended.status, 3, "{}", ended.stderr);
+        assert!(ended.stderr.contains(&format!("cannot listen on {address}")), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("PostgreSQL"), "none is started: {}", ended.stderr);
+        assert!(!data.exists(), "nothing is in the folder of its database: {}", ended.stderr);
+    }
 }

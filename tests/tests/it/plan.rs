@@ -1,5 +1,8 @@
 //! `fleetwright plan`: output, exit status and flags, as users see them.
 
+use std::fs;
+use std::path::Path;
+
 use e2e::{Program, TempDir};
 use serde_json::{Value, json};
 
@@ -45,6 +48,19 @@ fn plan_json(folder: &TempDir) -> (i32, Value) {
     let plan =
         serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("no JSON: {}{}", ended.stdout, ended.stderr));
     (ended.status, plan)
+}
+
+#[test]
+fn readme_shows_what_its_first_plan_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are a folder of the project");
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, rest) = readme.split_once("fleetwright plan --region us-east-1 -f - <<'END'\n").expect("a plan");
+    let (input, rest) = rest.split_once("END\n```\n\n```\n").expect("an input, and below it what is printed");
+    let (printed, _) = rest.split_once("```\n").expect("the end of what is printed");
+    let ended = Program::new(PROGRAM, &["plan", "--region", "us-east-1", "-f", "-"]).input(input).run(TIMEOUT);
+    // The pod without a place.
+    assert_eq!(ended.status, 1, "{}", ended.stderr);
+    assert_eq!(ended.stdout, printed, "README.md lacks:\n{}", ended.stdout);
 }
 
 #[test]
@@ -157,6 +173,10 @@ fn a_comparison_is_shown_beside_the_plan_and_changes_no_exit_status() {
     let plan: Value = serde_json::from_str(&json.stdout).unwrap();
     let expected = json!({
         "name": "karpenter", "nodes": 1, "newUsdPerHour": plan["cost"]["newUsdPerHour"], "unschedulable": 0,
+        "nodeTypes": [{
+            "instanceType": plan["nodes"][0]["instanceTypes"][0], "capacityType": plan["nodes"][0]["capacityType"], "count": 1,
+        }],
+        "differences": [],
     });
     assert_eq!((json.status, &plan["compare"]), (0, &expected));
     assert!(plan["notes"].to_string().contains("own rendering"), "{plan:#}");

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use e2e::TempDir;
 use serde_json::{Value, json};
 
 use crate::fleetwright;
@@ -67,6 +68,23 @@ fn the_table_states_what_is_saved_and_what_holds_the_rest() {
 }
 
 #[test]
+fn a_comment_has_commands_and_holds() {
+    let comment = planned(&["-o", "markdown"]);
+    let head =
+        "### Fleetwright plan of disruption\n\n2 nodes may be removed now, 0 nodes launched instead, and 1 pod moved: ";
+    assert!(comment.starts_with(head), "{comment}");
+    for line in [
+        "#### Commands\n\n| Reason | Nodes | Replaced by | Pods moved | Saves $/hour |\n|---|---|---|--:|--:|",
+        "| Empty | `ip-10-0-1-14` | `-` | 0 | 0.192 |",
+        "| Underutilized | `ip-10-0-1-11` | `-` | 1 | 0.192 |",
+        "#### Nodes that stay\n\n| Node | Would go as | Held by | Code | Why |\n|---|---|---|---|---|\n",
+        "| `ip-10-0-1-13` | Underutilized | `PodDisruptionBudget/shop/db` | PodDisruptionBudget | ",
+    ] {
+        assert!(comment.contains(line), "{line}\n{comment}");
+    }
+}
+
+#[test]
 fn a_threshold_above_the_savings_leaves_only_what_is_empty() {
     let plan: Value =
         serde_json::from_str(&planned(&["-o", "json", "--min-savings-usd", "0.1", "--churn-price-usd", "0.1"]))
@@ -80,10 +98,39 @@ fn a_threshold_above_the_savings_leaves_only_what_is_empty() {
 }
 
 #[test]
+fn an_input_without_a_node_is_refused() {
+    let folder = TempDir::new();
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}]}\n";
+    let file = folder.write_file("pod.yaml", pod);
+    let ended = fleetwright(&["plan", "--disrupt", "-f", &file]);
+    assert_eq!((ended.status, ended.stdout.as_str()), (2, ""));
+    let message = "error: --disrupt: the input has no Node and no NodeClaim, so there is nothing to disrupt; capture the \
+                   cluster with its nodes";
+    assert!(ended.stderr.starts_with(message), "{}", ended.stderr);
+}
+
+/// What Karpenter switches by them is always there, or not at all.
+#[test]
+fn feature_gates_that_change_nothing_here_are_noted() {
+    let notes = |gates: &str| {
+        let plan: Value = serde_json::from_str(&planned(&["-o", "json", "--feature-gates", gates])).unwrap();
+        let notes = plan["notes"].as_array().unwrap().iter().filter_map(Value::as_str);
+        notes.filter(|note| note.contains("feature gate")).map(str::to_owned).collect::<Vec<String>>()
+    };
+    let expected = "the feature gate StaticCapacity changes nothing: static NodePools are always planned";
+    assert_eq!(notes("StaticCapacity=true"), [expected]);
+    assert_eq!(notes("NodeRepair=false,StaticCapacity=false"), [expected]);
+    assert_eq!(notes("NodeRepair=true"), Vec::<String>::new());
+}
+
+#[test]
 fn flags_that_do_not_apply_are_refused() {
     let cluster = cluster();
     for (arguments, message) in [
-        (&["--disrupt", "-o", "svg"][..], "error: --disrupt is not printed as svg"),
+        (
+            &["--disrupt", "-o", "svg"][..],
+            "error: --disrupt is not printed as svg; use -o table, json, yaml or markdown",
+        ),
         (&["--disrupt", "--feature-gates", "Drift=true"], "error: invalid value 'Drift=true'"),
         (&["--min-savings-usd", "1"], "error: the following required arguments were not provided:\n  --disrupt"),
     ] {

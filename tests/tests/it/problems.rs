@@ -32,7 +32,9 @@ async fn an_operator_sees_what_is_wrong_worst_first_with_what_to_type() {
         Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
     let [address, dashboard] = server.wait_for_urls(TIMEOUT);
     let nothing = tokio::task::block_in_place(|| problems(&address, |_| true));
-    assert_eq!(nothing, Vec::<Value>::new());
+    assert_eq!((nothing.len(), &nothing[0][1]), (1, &json!("NoCluster")));
+    let connect = nothing[0][3].as_str().expect("a command");
+    assert!(connect.contains("kubectl apply --server-side -k deploy/agent/run"), "{connect}");
 
     let mut agent = AgentStream::open(&address, "shop").await;
     assert!(matches!(agent.answer().await, Ok(Answer::Welcome(_))));

@@ -8,6 +8,7 @@ mod completion;
 mod environment;
 mod fleet_api;
 mod holds;
+mod knowledge;
 mod quotes;
 
 use std::collections::BTreeSet;

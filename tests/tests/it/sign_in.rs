@@ -176,7 +176,7 @@ fn pages_of_other_origins_neither_read_nor_act_with_the_session_of_a_browser() {
     let dashboard = Dashboard::start(OPERATOR, &[]);
     browser.open(&dashboard.http);
     sign_in(&mut browser, "operator");
-    browser.wait_for(&["Nothing is wrong"]);
+    browser.wait_for(&["No cluster yet"]);
     let http = &dashboard.http;
     // Everything that a page can send without the consent of the server: a form, a request without CORS, and one with a header.
     let port = attacker(format!(
@@ -209,7 +209,7 @@ fn pages_of_other_origins_neither_read_nor_act_with_the_session_of_a_browser() {
     assert_eq!(browser.evaluate("fetch('/v1/clusters').then((answer) => answer.status)"), 401);
     assert_eq!(dashboard.command(&["freezes", "-o", "json"]), "[]\n");
     browser.open(http);
-    browser.wait_for(&["Nothing is wrong", "operator (admin, until"]);
+    browser.wait_for(&["No cluster yet", "operator (admin, until"]);
     assert_eq!(dashboard.server.stop(TIMEOUT), 0);
 }
 
@@ -228,6 +228,6 @@ fn without_authentication_a_page_of_another_name_reads_nothing() {
         browser.wait_for(&["Host \"evil.example:", "is not localhost"]);
     }
     browser.open(&http);
-    browser.wait_for(&["Nothing is wrong"]);
+    browser.wait_for(&["No cluster yet"]);
     assert_eq!(server.stop(TIMEOUT), 0);
 }

@@ -45,7 +45,11 @@ fn top_prints_one_screen_without_a_terminal() {
     let (server, grpc, http) = server("127.0.0.1:0");
     let none = fleetwright(&["top", "--server", &grpc]);
     assert_eq!(none.status, 0, "{}", none.stderr);
-    let empty = ["0 clusters, 0 nodes, 0 pods pending", "No rows: the list is complete and has none here."];
+    let empty = [
+        "0 clusters, 0 nodes, 0 pods pending",
+        "No cluster yet. How to connect one: fleetwright fleet problems",
+        "No rows: the list is complete and has none here.",
+    ];
     assert!(empty.iter().all(|text| none.stdout.contains(text)), "{}", none.stdout);
 
     let agent = agent(&grpc);

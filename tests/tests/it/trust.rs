@@ -97,7 +97,8 @@ fn clients_without_a_valid_token_are_rejected_and_commands_are_audited_by_name()
         let ended = guarded.as_client(token, &freeze);
         assert_eq!(ended.status, 2, "{token:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(expected), "{token:?}: {}", ended.stderr);
-        let logged = guarded.server.wait_for_line(&["client rejected", "/fleetwright.v1.FleetService/Freeze"], TIMEOUT);
+        let logged =
+            guarded.server.wait_for_line(&["client rejected", "/fleetwright.v1.FleetService/CreateFreeze"], TIMEOUT);
         assert!(!logged.contains("stranger"), "the log never contains a token: {logged}");
     }
     let ended = guarded.as_client(Some("operator"), &freeze);
@@ -154,4 +155,24 @@ fn a_public_address_is_rejected_without_protection() {
     let ended = fleetwright(&["serve", "--listen-grpc", "0.0.0.0:0", "--listen-http", "127.0.0.1:0"]);
     assert_eq!(ended.status, 2, "{}", ended.stderr);
     assert!(ended.stderr.contains("is not a loopback address"), "{}", ended.stderr);
+}
+
+/// The file is read before a store is chosen, so that no warning about the store hides what is wrong.
+#[test]
+fn a_wrong_trust_file_is_the_first_and_only_error() {
+    let folder = TempDir::new();
+    let trust = folder.write_file(
+        "auth.toml",
+        format!("[[clients]]\nname = 'looker'\nscope = 'write'\ntoken-sha256 = '{VIEWER_DIGEST}'\n"),
+    );
+    let listeners = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+    for provider in ["simulated", "ec2"] {
+        let serve = ["serve", "--cloud-provider", provider, "--auth-file", &trust];
+        let ended = fleetwright(&[&serve[..], &listeners[..]].concat());
+        assert_eq!(ended.status, 3, "{}", ended.stderr);
+        let lines: Vec<&str> = ended.stderr.lines().collect();
+        let [error] = lines[..] else { panic!("{provider}: {}", ended.stderr) };
+        assert!(error.starts_with(&format!("error: trust file {trust}: line ")), "{error}");
+        assert!(error.contains("unknown variant `write`"), "{error}");
+    }
 }

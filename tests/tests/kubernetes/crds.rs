@@ -31,6 +31,7 @@ const FILLED_IN: &[(&str, &str)] = &[
         r#"{"budgets":[{"nodes":"10%"}],"consolidateAfter":"0s","consolidationPolicy":"WhenEmptyOrUnderutilized"}"#,
     ),
     ("spec.disruption.budgets", r#"[{"nodes":"10%"}]"#),
+    ("spec.disruption.consolidateAfter", r#""0s""#),
     ("spec.disruption.consolidationPolicy", r#""WhenEmptyOrUnderutilized""#),
     ("spec.template.spec.expireAfter", r#""720h""#),
     ("spec.expireAfter", r#""720h""#),

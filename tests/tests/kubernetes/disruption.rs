@@ -4,6 +4,7 @@
 
 pub(super) mod consolidation;
 pub(super) mod drift;
+pub(super) mod tight_budgets;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,6 +38,14 @@ pub(super) const DRIFT: Scenario = Scenario {
     limit: LIMIT,
     ..scenario("a_drifted_pool_rolls_through_within_its_budget_while_the_server_is_killed", |s| {
         Box::pin(drift::rolls_through(s))
+    })
+};
+
+/// Drift under PodDisruptionBudgets of a tenth.
+pub(super) const TIGHT_BUDGETS: Scenario = Scenario {
+    limit: LIMIT,
+    ..scenario("drift_under_budgets_of_a_tenth_never_stands_still_while_the_server_is_killed", |s| {
+        Box::pin(tight_budgets::never_stand_still(s))
     })
 };
 

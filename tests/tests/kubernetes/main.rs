@@ -11,9 +11,14 @@ mod documents;
 mod drain;
 mod fields;
 mod footprint;
+mod foreign_taint;
+mod karpenter_crds;
 mod kubelets;
 mod manifests;
+mod nominations;
+mod other_scheduler;
 mod rbac;
+mod replay;
 mod restart;
 mod scale;
 mod traces;
@@ -78,7 +83,18 @@ fn main() -> ExitCode {
             scenario("an_interrupted_machine_is_drained_and_replaced", |s| Box::pin(drain::interruption(s))),
             scenario("machines_older_than_expire_after_are_replaced", |s| Box::pin(drain::expiration(s))),
             disruption::DRIFT,
+            disruption::TIGHT_BUDGETS,
             disruption::CONSOLIDATION,
+            scenario("the_taint_of_another_removal_is_taken_off_and_removes_nothing_at_a_takeover", |s| {
+                Box::pin(foreign_taint::is_taken_off(s))
+            }),
+            scenario("the_crds_of_every_release_of_karpenter_accept_what_is_written", |s| {
+                Box::pin(karpenter_crds::accept_what_is_written(s))
+            }),
+            scenario("nothing_is_bought_for_pods_of_another_scheduler", |s| {
+                Box::pin(other_scheduler::is_not_planned_for(s))
+            }),
+            on_its_own("a_nomination_is_one_request", |s| Box::pin(nominations::take_one_request_each(s))),
             scenario("the_agent_is_killed_at_every_stage", |s| Box::pin(restart::of_the_agent(s))),
             scenario("the_server_is_killed_at_every_stage", |s| Box::pin(restart::of_the_server(s))),
             on_its_own("the_api_server_is_killed_and_restarted", |s| Box::pin(restart::of_the_api_server(s))),
@@ -89,6 +105,13 @@ fn main() -> ExitCode {
             scenario("each_ready_node_has_one_trace_of_server_and_agent", |s| Box::pin(traces::of_ready_nodes(s))),
             scenario("why_answers_seven_kinds_of_reason", |s| Box::pin(why::answers(s))),
             scenario("kube_scheduler_binds_pods_as_planned", |s| Box::pin(agreement::plans_are_carried_out(s))),
+            Scenario {
+                // For sixty clusters.
+                limit: Duration::from_secs(3_600),
+                ..scenario("kube_scheduler_binds_every_pod_that_a_removal_moves", |s| {
+                    Box::pin(replay::every_moved_pod_is_bound(s))
+                })
+            },
             on_its_own("an_agent_is_authenticated_for_one_cluster_by_its_accounts_token", |s| {
                 Box::pin(trust::tokens::authenticate_one_cluster(s))
             }),

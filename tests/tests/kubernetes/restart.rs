@@ -150,25 +150,28 @@ pub(super) async fn of_the_server(test_bed: Arc<TestBed>) -> ScenarioResult {
     result.with_context(|| environment.log_tails())
 }
 
-/// The API server is killed while a machine boots, and is restarted.
+/// The API server is killed while a machine boots, and is restarted once the agent has lost its Lease.
 pub(super) async fn of_the_api_server(test_bed: Arc<TestBed>) -> ScenarioResult {
-    let environment = Environment::start(&test_bed, "api-server-dies", Options::default()).await?;
-    run_of_the_api_server(&test_bed, &environment).await.with_context(|| environment.log_tails())
+    let mut environment = Environment::start(&test_bed, "api-server-dies", Options::default()).await?;
+    run_of_the_api_server(&test_bed, &mut environment).await.with_context(|| environment.log_tails())
 }
 
-async fn run_of_the_api_server(test_bed: &TestBed, environment: &Environment) -> ScenarioResult {
+async fn run_of_the_api_server(test_bed: &TestBed, environment: &mut Environment) -> ScenarioResult {
     one_kind(environment).await?;
     environment.cluster.scale("web", 3).await?;
     wait_until_crash_point(environment, CrashPoint::Launched, 1).await?;
     let mut control_plane = test_bed.control_plane.lock().await;
     control_plane.kill()?;
-    let away = Instant::now();
+    let (away, agent) = (Instant::now(), environment.agent.id());
+    // It renews its Lease no more, drops everything, and waits for the Lease again by itself.
+    environment.agent.wait_for_line(&["leader lease lost"], TIMEOUT).await?;
     control_plane.restart()?;
     let away = away.elapsed();
     drop(control_plane);
     let start = Instant::now();
     environment.cluster.wait_until_ready(3, TIMEOUT).await?;
     let ready = start.elapsed();
+    ensure!(environment.agent.id() == agent, "the agent was started again");
     let nodes = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
     ensure!(nodes == 3, "{nodes} nodes for 3 pods");
     environment.cluster.scale("web", 0).await?;

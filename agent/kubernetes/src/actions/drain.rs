@@ -255,7 +255,7 @@ async fn emptiness_violation(api: &Api, action: &v1::DrainNode, node: &Value) ->
 }
 
 /// The drain recorded in a Node's annotation.
-fn recorded_drain(node: &Value) -> Option<(Rank, v1::DrainNode)> {
+pub(super) fn recorded_drain(node: &Value) -> Option<(Rank, v1::DrainNode)> {
     let note = node.pointer("/metadata/annotations").and_then(|annotations| annotations.get(DRAIN_ANNOTATION))?;
     decode_annotation(text_at(node, "/metadata/name"), note.as_str()?)
 }

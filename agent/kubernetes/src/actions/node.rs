@@ -1,5 +1,7 @@
 //! Nodes: registration and initialization.
 
+use std::sync::Arc;
+
 use agent::Done;
 use fleetwright_proto::v1;
 use serde_json::{Map, Value, json};
@@ -11,6 +13,7 @@ use crate::api::Api;
 use crate::error::{ApiError, ErrorKind};
 use crate::fields::{list_at, map_of, text_at, texts_at};
 use crate::nomination::{self, PendingRegistrations};
+use crate::object_cache::ObjectCache;
 use crate::resource::{NODE, NODE_CLAIM};
 
 /// The taint that nodes join with; it repels pods until the node is registered.
@@ -28,6 +31,7 @@ const OWN_PREFIX: &str = "fleetwright.dev/";
 /// registered at the same time are set as well.
 pub(super) async fn register_node(
     api: &Api,
+    cache: &Arc<ObjectCache>,
     registrations: &PendingRegistrations,
     supports_nomination: bool,
     rank: Rank,
@@ -45,7 +49,7 @@ pub(super) async fn register_node(
         None => node,
     };
     if has_unregistered_taint(&node) && supports_nomination {
-        nomination::nominate_pods(api, &action.node, &action.nominations).await;
+        nomination::nominate_pods(api, cache, &action.node, &action.nominations).await;
     }
     registration.await_others().await;
     remove_unregistered_taint(api, &path, node).await?;
@@ -58,9 +62,14 @@ pub(super) async fn register_node(
 }
 
 /// Nominates a registered Node for pods.
-pub(super) async fn nominate_pods(api: &Api, supports_nomination: bool, action: &v1::NominatePods) -> Attempt {
+pub(super) async fn nominate_pods(
+    api: &Api,
+    cache: &Arc<ObjectCache>,
+    supports_nomination: bool,
+    action: &v1::NominatePods,
+) -> Attempt {
     if supports_nomination {
-        nomination::nominate_pods(api, &action.node, &action.nominations).await;
+        nomination::nominate_pods(api, cache, &action.node, &action.nominations).await;
     }
     Ok(Done::ok())
 }

@@ -4,6 +4,7 @@ mod empty;
 mod events;
 mod karpenter;
 mod names;
+mod taints;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -188,3 +188,20 @@ async fn a_forbidden_optional_kind_is_named_and_blocks_nothing() {
     assert_eq!(unseen_kind(&observed.changes.try_recv().unwrap()), ["OBJECT_KIND_PRIORITY_CLASS: \"\""]);
     assert!(unseen_kind(&cache.list_and_watch(TIMEOUT).await.unwrap().records).is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_bound_or_nominated_for_the_node_lacks_no_nomination() {
+    let (cache, _observed) = observed().await;
+    let wanted =
+        |name: &str, uid: &str| v1::PodNomination { namespace: "n".into(), name: name.into(), uid: uid.into() };
+    let mut nominated = pod("a", "");
+    let Record::Pod { record, .. } = &mut nominated.record else { panic!("a pod") };
+    (record.nominated_by_agent, record.nominated_node_name) = (true, "n1".into());
+    cache.apply_changes(POD, vec![ObjectChange::Applied(nominated), ObjectChange::Applied(pod("b", "n2"))]);
+    assert!(!cache.lacks_nomination(&wanted("a", "u-a"), "n1") && cache.lacks_nomination(&wanted("a", "u-a"), "n2"));
+    assert!(!cache.lacks_nomination(&wanted("b", "u-b"), "n1"), "it is bound");
+    assert!(
+        cache.lacks_nomination(&wanted("b", "u-of-a-later-b"), "n1")
+            && cache.lacks_nomination(&wanted("c", "u-c"), "n1")
+    );
+}

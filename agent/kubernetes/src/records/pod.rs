@@ -7,11 +7,14 @@ use serde::Deserialize;
 use super::object::{Meta, ParsedObject};
 use super::shape::{ContainerStatusJson, ResizeJson, ShapeInterner, SpecJson, resize, volumes};
 use super::values::ConditionJson;
-use crate::nomination::NOMINATION_MANAGER;
 use crate::timestamps::parse_millis;
 
 /// The annotation of a pod that the kubelet made of a file.
 pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// Field manager of nominations in `metadata.managedFields`: distinguishes them from the
+/// scheduler's own, also after a restart of the agent.
+pub(crate) const NOMINATION_MANAGER: &str = "fleetwright-agent-nominations";
 
 /// Annotations of pods that are sent: by prefix, the pod deletion cost, and the mirror annotation
 /// of static pods.

@@ -3,6 +3,7 @@
 use agent::Record;
 use fleetwright_proto::v1;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::object::{Meta, ParsedObject};
 use super::shape::{SelectorJson, ShapeInterner, selector};
@@ -37,6 +38,17 @@ struct BudgetJson {
 struct BudgetSpecJson {
     selector: Option<SelectorJson>,
     unhealthy_pod_eviction_policy: String,
+    min_available: Option<Value>,
+    max_unavailable: Option<Value>,
+}
+
+/// A number or a percentage, as text.
+fn number_or_percentage(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => number.to_string(),
+        _ => String::new(),
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -64,6 +76,8 @@ pub fn parse_budget(json: &str, _: &mut ShapeInterner) -> serde_json::Result<Par
         current_healthy: status.current_healthy,
         desired_healthy: status.desired_healthy,
         expected_pods: status.expected_pods,
+        min_available: number_or_percentage(spec.min_available.as_ref()),
+        max_unavailable: number_or_percentage(spec.max_unavailable.as_ref()),
         unhealthy_pod_eviction_policy: spec.unhealthy_pod_eviction_policy,
         status_is_current: status.observed_generation == metadata.generation,
     };

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::object::{Meta, ParsedObject};
-use super::shape::{NodeSelectorJson, ShapeInterner, node_selector};
-use super::values::pairs;
+use super::shape::{NodeSelectorJson, SelectorJson, ShapeInterner, node_selector, selector};
+use super::values::{Amounts, amount, pairs};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -25,6 +25,15 @@ struct VolumeClaimSpecJson {
     storage_class_name: Option<String>,
     volume_name: String,
     access_modes: Vec<String>,
+    resources: RequestsJson,
+    volume_mode: String,
+    selector: Option<SelectorJson>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RequestsJson {
+    requests: Amounts,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -49,6 +58,9 @@ pub fn parse_volume_claim(json: &str, _: &mut ShapeInterner) -> serde_json::Resu
         bind_completed: metadata.annotations.contains_key("pv.kubernetes.io/bind-completed"),
         deleted_at_ms: metadata.deleted_ms(),
         access_modes: spec.access_modes,
+        storage_request: amount(&spec.resources.requests, "storage"),
+        volume_mode: spec.volume_mode,
+        selector: spec.selector.as_ref().map(selector),
     };
     Ok(metadata.into_parsed(Record::plain(v1::change::Change::PersistentVolumeClaim(record))))
 }
@@ -58,6 +70,7 @@ pub fn parse_volume_claim(json: &str, _: &mut ShapeInterner) -> serde_json::Resu
 struct VolumeJson {
     metadata: Meta,
     spec: VolumeSpecJson,
+    status: PhaseJson,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -66,6 +79,10 @@ struct VolumeSpecJson {
     node_affinity: Option<AffinityJson>,
     csi: Option<CsiJson>,
     storage_class_name: String,
+    capacity: Amounts,
+    access_modes: Vec<String>,
+    volume_mode: String,
+    claim_ref: ClaimReferenceJson,
     aws_elastic_block_store: Option<IgnoredAny>,
     gce_persistent_disk: Option<IgnoredAny>,
     azure_disk: Option<IgnoredAny>,
@@ -84,6 +101,13 @@ struct AffinityJson {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ClaimReferenceJson {
+    namespace: String,
+    name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct CsiJson {
     driver: String,
@@ -95,7 +119,7 @@ struct CsiJson {
 /// # Errors
 /// As [`read_volume_claim`].
 pub fn parse_volume(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
-    let VolumeJson { metadata, spec } = serde_json::from_str(json)?;
+    let VolumeJson { metadata, spec, status } = serde_json::from_str(json)?;
     let plugin = plugin(&spec).to_owned();
     let csi = spec.csi.unwrap_or_default();
     let record = v1::PersistentVolumeRecord {
@@ -107,6 +131,12 @@ pub fn parse_volume(json: &str, _: &mut ShapeInterner) -> serde_json::Result<Par
         deleted_at_ms: metadata.deleted_ms(),
         storage_class: spec.storage_class_name,
         labels: pairs(&metadata.labels),
+        capacity: amount(&spec.capacity, "storage"),
+        access_modes: spec.access_modes,
+        volume_mode: spec.volume_mode,
+        claim_namespace: spec.claim_ref.namespace,
+        claim_name: spec.claim_ref.name,
+        phase: status.phase,
     };
     Ok(metadata.into_parsed(Record::plain(v1::change::Change::PersistentVolume(record))))
 }

@@ -293,7 +293,9 @@ fn a_class_is_sent_with_its_user_data_which_instances_are_launched_with() {
 #[test]
 fn storage_says_what_the_protocol_asks_for() {
     let claim = json!({ "metadata": { "name": "d", "namespace": "n", "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
-        "spec": { "storageClassName": "", "volumeName": "pv", "accessModes": ["ReadWriteOnce"] }, "status": { "phase": "Bound" } });
+        "spec": { "storageClassName": "", "volumeName": "pv", "accessModes": ["ReadWriteOncePod"], "volumeMode": "Block",
+            "resources": { "requests": { "storage": "10Gi" } }, "selector": { "matchLabels": { "disk": "fast" } } },
+        "status": { "phase": "Bound" } });
     let v1::change::Change::PersistentVolumeClaim(record) = change(parse_with(storage::parse_volume_claim, &claim))
     else {
         panic!()
@@ -302,14 +304,22 @@ fn storage_says_what_the_protocol_asks_for() {
         (record.storage_class, record.bind_completed, record.phase.as_str()),
         (Some(String::new()), true, "Bound")
     );
+    assert_eq!(record.access_modes, ["ReadWriteOncePod"]);
+    assert_eq!((record.storage_request.as_str(), record.volume_mode.as_str()), ("10Gi", "Block"));
+    assert_eq!(record.selector.unwrap().match_labels.len(), 1);
     let volume = json!({ "metadata": { "name": "pv" }, "spec": {
-        "hostPath": { "path": "/x" }, "storageClassName": "s",
-        "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }] } } } });
+        "hostPath": { "path": "/x" }, "storageClassName": "s", "capacity": { "storage": "5Gi" }, "accessModes": ["ReadWriteOnce"],
+        "claimRef": { "namespace": "n", "name": "d" },
+        "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }] } } },
+        "status": { "phase": "Released" } });
     let v1::change::Change::PersistentVolume(record) = change(parse_with(storage::parse_volume, &volume)) else {
         panic!()
     };
     assert_eq!((record.plugin.as_str(), record.csi_driver.as_str()), ("hostPath", ""));
     assert_eq!(record.node_affinity.unwrap().terms[0].match_expressions[0].values, ["a"]);
+    assert_eq!((record.capacity.as_str(), record.phase.as_str()), ("5Gi", "Released"));
+    assert_eq!((record.claim_namespace.as_str(), record.claim_name.as_str()), ("n", "d"));
+    assert_eq!(record.access_modes, ["ReadWriteOnce"]);
     let class = json!({ "metadata": { "name": "s", "annotations": { "storageclass.kubernetes.io/is-default-class": "true" } },
         "provisioner": "ebs.csi.aws.com", "volumeBindingMode": "WaitForFirstConsumer",
         "allowedTopologies": [{ "matchLabelExpressions": [{ "key": "zone", "values": ["a", "b"] }] }] });
@@ -325,7 +335,8 @@ fn storage_says_what_the_protocol_asks_for() {
 #[test]
 fn policies_say_what_the_protocol_asks_for() {
     let budget = |observed: i64| {
-        let object = json!({ "metadata": { "name": "b", "generation": 2 }, "spec": { "selector": {} },
+        let object = json!({ "metadata": { "name": "b", "generation": 2 },
+            "spec": { "selector": {}, "minAvailable": observed, "maxUnavailable": "30%" },
             "status": { "disruptionsAllowed": 1, "observedGeneration": observed } });
         let v1::change::Change::PodDisruptionBudget(record) = change(parse_with(policy::parse_budget, &object)) else {
             panic!()
@@ -334,6 +345,7 @@ fn policies_say_what_the_protocol_asks_for() {
     };
     assert!(budget(2).status_is_current && !budget(1).status_is_current);
     assert_eq!(budget(2).selector, Some(v1::LabelSelector::default()));
+    assert_eq!((&*budget(2).min_available, &*budget(2).max_unavailable), ("2", "30%"));
     let class = json!({ "metadata": { "name": "p" }, "value": -5, "globalDefault": true });
     let v1::change::Change::PriorityClass(record) = change(parse_with(policy::parse_priority_class, &class)) else {
         panic!()

@@ -40,12 +40,23 @@ pub(crate) type Amounts = BTreeMap<String, Amount>;
 pub(crate) fn quantities(amounts: &Amounts) -> Vec<v1::Quantity> {
     let quantity = |(resource, amount): (&String, &Amount)| v1::Quantity {
         resource: resource.clone(),
-        amount: match amount {
-            Amount::Text(text) => text.clone(),
-            Amount::Number(number) => number.to_string(),
-        },
+        amount: amount.to_string(),
     };
     amounts.iter().map(quantity).collect()
+}
+
+/// The text of the quantity of `resource`; empty without one.
+pub(super) fn amount(amounts: &Amounts, resource: &str) -> String {
+    amounts.get(resource).map(ToString::to_string).unwrap_or_default()
+}
+
+impl std::fmt::Display for Amount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number(number) => write!(f, "{number}"),
+        }
+    }
 }
 
 pub(crate) fn pairs(map: &BTreeMap<String, String>) -> Vec<v1::StringPair> {

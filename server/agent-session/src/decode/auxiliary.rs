@@ -2,6 +2,7 @@
 
 use controller::cluster::{AttachRecord, AutoscalerRecord, PodBudgetRecord};
 use fleetwright_proto::v1;
+use manifests::cluster::policy::BudgetThreshold;
 use model::labels::{SelectorOperator, SelectorTerm};
 use model::{LabelSelector, Text};
 
@@ -21,11 +22,17 @@ pub(super) fn budget(budget: &v1::PodDisruptionBudgetRecord) -> (PodBudgetRecord
         selector,
         allowed: if budget.status_is_current && problem.is_none() { budget.disruptions_allowed } else { 0 },
         evicts_unhealthy_always: budget.unhealthy_pod_eviction_policy == "AlwaysAllow",
+        never_allows: BudgetThreshold::parse(&budget.max_unavailable, &budget.min_available)
+            .is_some_and(BudgetThreshold::always_blocks),
     };
     (read, problem)
 }
 
-fn selector(selector: &v1::LabelSelector) -> Result<LabelSelector, FieldError> {
+/// Decodes a label selector.
+///
+/// # Errors
+/// An operator is unknown to Kubernetes.
+pub(super) fn selector(selector: &v1::LabelSelector) -> Result<LabelSelector, FieldError> {
     let exact = selector.match_labels.iter().map(|pair| {
         let values = vec![Text::from(pair.value.as_str())];
         Ok(SelectorTerm { key: pair.key.as_str().into(), operator: SelectorOperator::In, values })

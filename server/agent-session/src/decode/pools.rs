@@ -40,16 +40,17 @@ pub struct Manifest {
     pub revision: Text,
 }
 
-/// Conditions with information of their own. All others are derived from the object, some of them
-/// by this server, and are not an input.
-const KEPT_CONDITIONS: [&str; 1] = ["NodeRegistrationHealthy"];
+/// The condition of a NodePool with information of its own. The others are derived from the object, some of them by this
+/// server, and are not an input.
+const REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
 
 impl Manifest {
     /// Strips API server metadata and derived conditions from a received object. Its revision
-    /// depends only on the rest, so a status write of this server triggers nothing.
+    /// depends only on the rest, so a status write of this server triggers nothing, unless it says that an EC2NodeClass
+    /// is not ready: what the cloud says about it is known from there alone.
     #[must_use]
-    pub fn received(json: Vec<u8>, version: Text) -> Self {
-        match without_volatile_fields(&json) {
+    pub fn received(kind: ManifestKind, json: Vec<u8>, version: Text) -> Self {
+        match without_volatile_fields(kind, &json) {
             Some(json) => Self { revision: digest(&json).into(), json },
             None => Self { json, revision: version },
         }
@@ -57,7 +58,7 @@ impl Manifest {
 }
 
 /// `None` when the JSON was not written by an API server.
-fn without_volatile_fields(json: &[u8]) -> Option<Vec<u8>> {
+fn without_volatile_fields(kind: ManifestKind, json: &[u8]) -> Option<Vec<u8>> {
     let mut object: Value = serde_json::from_slice(json).ok()?;
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
     metadata.get("generation")?;
@@ -65,9 +66,15 @@ fn without_volatile_fields(json: &[u8]) -> Option<Vec<u8>> {
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.retain(|key, _| !matches!(key.as_str(), "resources" | "nodes"));
         if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
-            conditions.retain(|one| KEPT_CONDITIONS.iter().any(|kept| one["type"] == *kept));
+            let is_class = kind == ManifestKind::Ec2NodeClass;
+            conditions
+                .retain(|one| if is_class { one["status"] != "True" } else { one["type"] == REGISTRATION_HEALTHY });
             for one in conditions.iter_mut().filter_map(Value::as_object_mut) {
-                one.retain(|key, _| matches!(key.as_str(), "type" | "status"));
+                one.retain(|key, _| match key.as_str() {
+                    "type" | "status" => true,
+                    "reason" | "message" => is_class,
+                    _ => false,
+                });
             }
         }
     }

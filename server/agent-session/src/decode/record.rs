@@ -9,9 +9,12 @@ use controller::cluster::{
 use drift::{NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY, POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
 use manifests::cluster::metadata::parse_do_not_disrupt;
+use manifests::cluster::node::recorded_drain;
 use manifests::karpenter::duration;
+use model::drain::DRAIN;
 use model::eviction_cost::stated_cost;
 use model::labels::{NODEPOOL, canonical_key};
+use model::schedulers::DEFAULT_SCHEDULER;
 use model::{
     Effect, Labels, Millis, Operator, PodKey, PodShape, PoolName, Requirement, Requirements, Resources, Taint, Text,
     Timestamp, quantity,
@@ -23,10 +26,6 @@ use crate::encode::MANAGED;
 
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 const DO_NOT_REPAIR: &str = "karpenter.sh/do-not-repair";
-/// Drain instruction as JSON, stored by the agent on the Node.
-const DRAIN: &str = "fleetwright.dev/drain";
-/// What is read of the reason of a drain; those of this server are a sentence or two.
-const MAX_DRAIN_REASON_CHARS: usize = 500;
 
 /// Parts of a pod that its record refers to.
 pub(super) struct PodParts<'p> {
@@ -34,6 +33,8 @@ pub(super) struct PodParts<'p> {
     pub(super) labels: Arc<Labels>,
     /// Why the shape is unschedulable.
     pub(super) problem: Option<&'p Text>,
+    /// The scheduler of such pods.
+    pub(super) scheduler: &'p Text,
 }
 
 /// Converts a pod.
@@ -57,6 +58,7 @@ pub(super) fn pod(pod: &v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool
         shape: parts.shape,
         labels: parts.labels,
         volumes: None,
+        local_volumes: Box::default(),
         node: texts.filled(&pod.node_name),
         nominated: texts.filled(&pod.nominated_node_name).filter(|_| !pod.nominated_by_agent),
         own_nomination: texts.filled(&pod.nominated_node_name).filter(|_| pod.nominated_by_agent),
@@ -70,6 +72,7 @@ pub(super) fn pod(pod: &v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool
         created: moment(pod.created_at_ms),
         started: moment(pod.started_at_ms),
         invalid: parts.problem.cloned(),
+        other_scheduler: Some(parts.scheduler).filter(|name| name.as_ref() != DEFAULT_SCHEDULER).cloned(),
         ready: pod.ready,
         external_scale_up: moment(pod.external_scale_up_ms),
     }
@@ -93,6 +96,7 @@ pub(super) fn node(node: &v1::NodeRecord, texts: &mut TextPool) -> (NodeRecord, 
     let capacity = resources("capacity", &node.capacity, &mut reading, texts);
     let read = NodeRecord {
         name: texts.name(&node.name),
+        uid: node.uid.as_str().into(),
         provider_id: texts.name(&node.provider_id),
         labels: canonical(&node.labels, texts),
         taints,
@@ -108,8 +112,7 @@ pub(super) fn node(node: &v1::NodeRecord, texts: &mut TextPool) -> (NodeRecord, 
         allocatable,
         capacity,
         created: moment(node.created_at_ms),
-        drain_deadline: annotation(&node.annotations, DRAIN).and_then(drain_deadline),
-        drain_reason: annotation(&node.annotations, DRAIN).and_then(drain_reason).unwrap_or_default(),
+        drain: annotation(&node.annotations, DRAIN).and_then(recorded_drain),
     };
     (read, reading.problem())
 }
@@ -119,19 +122,6 @@ fn unmet(condition: &v1::Condition, texts: &mut TextPool) -> Option<UnmetConditi
     let is_unmet = condition.r#type.ends_with("Ready") && condition.status != "True";
     let since = moment(condition.last_transition_ms).filter(|_| is_unmet)?;
     Some(UnmetCondition { kind: texts.text(&condition.r#type), status: texts.text(&condition.status), since })
-}
-
-/// Deadline of a drain instruction. An unreadable one has none: its pods get more time, not less.
-fn drain_deadline(order: &str) -> Option<Timestamp> {
-    let order: serde_json::Value = serde_json::from_str(order).ok()?;
-    order.get("forceAtMs")?.as_i64().and_then(moment)
-}
-
-/// Why a Node drains. Anyone who may write the Node may write it: it is repeated and nothing follows from it.
-fn drain_reason(order: &str) -> Option<Text> {
-    let order: serde_json::Value = serde_json::from_str(order).ok()?;
-    let reason = order.get("reason")?.as_str()?;
-    Some(reason.chars().take(MAX_DRAIN_REASON_CHARS).collect::<String>().into())
 }
 
 /// Converts a NodeClaim; also returns the first unreadable field.

@@ -42,6 +42,12 @@ impl DecodedShape {
         spec.shape(labels, self.priority)
     }
 
+    /// The scheduler of such pods.
+    #[must_use]
+    pub(crate) fn scheduler(&self) -> &Text {
+        &self.spec.scheduler
+    }
+
     /// Reason why such a pod is unschedulable.
     #[must_use]
     pub fn problem(&self) -> Option<&Text> {

@@ -6,20 +6,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use controller::cluster::{NodeRecord, PodRecord};
+use controller::cluster::{AttachRecord, NodeRecord, PodRecord};
 use fleetwright_proto::v1;
 use manifests::cluster::Cluster;
 use manifests::cluster::storage::{Claim, ClaimSpec, EBS_DRIVER, StorageClass, Volume, zones};
 use manifests::pod::volumes::PodVolume;
 use manifests::{VolumeUser, Volumes};
 use model::labels::HOSTNAME;
-use model::{NodeName, NodeSelectorTerm, Operator, PodKey, Requirement, Requirements, Text, VolumeAlternatives};
+use model::{NodeName, NodeSelectorTerm, Operator, PodKey, Requirement, Requirements, Text, quantity};
 
+use super::auxiliary::selector;
 use super::problems::FieldError;
 use super::record::{filled, labels, moment};
 
-/// Taint of a Node that is being disrupted.
-const DISRUPTED: &str = "karpenter.sh/disrupted";
+/// The `volumeMode` of volumes without a file system.
+const BLOCK: &str = "Block";
 
 /// Volumes that one or more pods refer to.
 pub(super) type PodVolumes = Arc<Vec<PodVolume>>;
@@ -32,8 +33,14 @@ pub(super) struct Storage {
     /// Host names of Nodes that are not being removed.
     hosts: BTreeMap<NodeName, Text>,
     mounted: BTreeMap<PodKey, (PodRecord, PodVolumes)>,
+    /// Attach limits by Node, as its CSINode states them.
+    csi_limits: BTreeMap<NodeName, Vec<(Text, i64)>>,
+    /// Nodes with free volumes on their disks, and the limits that these are counted by.
+    local_limits: BTreeMap<NodeName, Vec<(Text, i64)>>,
     /// Whether an object changed since the last call of `drain_changed_pods`.
     stale: bool,
+    /// Whether a volume, a class or a host changed since the last call of `drain_changed_limits`.
+    limits_stale: bool,
 }
 
 impl Storage {
@@ -43,7 +50,7 @@ impl Storage {
             self.mounted.remove(&pod.key);
             return pod;
         };
-        pod.volumes = Some(Arc::new(resolve_volumes(&self.volume_index(), &pod, &volumes)));
+        resolve_volumes(&self.volume_index(), &mut pod, &volumes);
         self.mounted.insert(pod.key.clone(), (pod.clone(), volumes));
         pod
     }
@@ -62,14 +69,40 @@ impl Storage {
         let volume_index = self.volume_index();
         let mut changed = Vec::new();
         for (pod, volumes) in mounted.values_mut() {
-            let needs = resolve_volumes(&volume_index, pod, volumes);
-            if pod.volumes.as_deref() != Some(&needs) {
-                pod.volumes = Some(Arc::new(needs));
+            if resolve_volumes(&volume_index, pod, volumes) {
                 changed.push(pod.clone());
             }
         }
         self.mounted = mounted;
         changed
+    }
+
+    /// Sets the attach limits of a Node's CSINode, `None` for one that is gone; returns the Node's limits.
+    pub(super) fn set_csi_limits(&mut self, node: NodeName, limits: Option<Vec<(Text, i64)>>) -> AttachRecord {
+        match limits {
+            Some(limits) => self.csi_limits.insert(node.clone(), limits),
+            None => self.csi_limits.remove(&node),
+        };
+        self.attach_record(node)
+    }
+
+    fn attach_record(&self, node: NodeName) -> AttachRecord {
+        let own = [&self.csi_limits, &self.local_limits].into_iter().filter_map(|limits| limits.get(&node));
+        AttachRecord { limits: own.flatten().cloned().collect(), node }
+    }
+
+    /// Attach limits of the Nodes on whose disks the free volumes have changed since the last call.
+    pub(super) fn drain_changed_limits(&mut self) -> Vec<AttachRecord> {
+        if !std::mem::take(&mut self.limits_stale) {
+            return Vec::new();
+        }
+        let by_host = self.volume_index().local_limits();
+        let of_node = |(node, host): (&NodeName, &Text)| Some((node.clone(), by_host.get(host)?.clone()));
+        let now: BTreeMap<NodeName, Vec<(Text, i64)>> = self.hosts.iter().filter_map(of_node).collect();
+        let before = std::mem::replace(&mut self.local_limits, now);
+        let nodes: BTreeSet<&NodeName> = before.keys().chain(self.local_limits.keys()).collect();
+        let changed = nodes.into_iter().filter(|node| before.get(*node) != self.local_limits.get(*node));
+        changed.map(|node| self.attach_record(node.clone())).collect()
     }
 
     fn volume_index(&self) -> Volumes<'_> {
@@ -78,7 +111,7 @@ impl Storage {
 
     /// Adds or updates a Node.
     pub(super) fn update_node(&mut self, node: &NodeRecord) {
-        let leaving = node.deleting || node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED);
+        let leaving = node.deleting || node.drain.is_some();
         let host = node.labels.get(HOSTNAME).unwrap_or(node.name.as_text());
         if leaving {
             self.remove_node(&node.name);
@@ -97,17 +130,26 @@ impl Storage {
 
     /// The set of hosts matters only to volumes on local disks.
     fn mark_hosts_changed(&mut self) {
+        let on_disk = |volume: &Volume| volume.on_host || !volume.terms.is_empty();
+        self.limits_stale |= self.objects.volumes.values().any(on_disk);
         self.stale |= self.objects.volumes.values().any(|volume| volume.on_host);
     }
 
     /// Adds or updates a PersistentVolumeClaim.
-    pub(super) fn update_claim(&mut self, claim: &v1::PersistentVolumeClaimRecord) {
+    ///
+    /// # Errors
+    /// A quantity is malformed, or an operator of its selector is unknown to Kubernetes.
+    pub(super) fn update_claim(&mut self, claim: &v1::PersistentVolumeClaimRecord) -> Result<(), FieldError> {
         let read = Claim {
             namespace: claim.namespace.as_str().into(),
             name: claim.name.as_str().into(),
             spec: ClaimSpec {
                 class: claim.storage_class.as_deref().map(Text::from),
                 volume: filled(&claim.volume_name),
+                access_modes: texts(&claim.access_modes),
+                size: storage("resources.requests", &claim.storage_request)?.unwrap_or(0),
+                block: claim.volume_mode == BLOCK,
+                selector: claim.selector.as_ref().map(selector).transpose()?,
             },
             bound: claim.bind_completed,
             lost: claim.phase == "Lost",
@@ -115,12 +157,13 @@ impl Storage {
         };
         self.objects.claims.insert((read.namespace.clone(), read.name.clone()), read);
         self.stale = true;
+        Ok(())
     }
 
     /// Adds or updates a PersistentVolume.
     ///
     /// # Errors
-    /// An operator in its node affinity is unknown to Kubernetes.
+    /// A quantity is malformed, or an operator in its node affinity is unknown to Kubernetes.
     pub(super) fn update_volume(&mut self, volume: &v1::PersistentVolumeRecord) -> Result<(), FieldError> {
         let name = Text::from(volume.name.as_str());
         let handle = filled(&volume.volume_handle).unwrap_or_else(|| name.clone());
@@ -137,9 +180,16 @@ impl Storage {
             zones: zones(&labels(&volume.labels)),
             on_host: matches!(volume.plugin.as_str(), "local" | "hostPath"),
             deleting: volume.deleted_at_ms != 0,
+            labels: labels(&volume.labels),
+            class: volume.storage_class.as_str().into(),
+            access_modes: texts(&volume.access_modes),
+            size: storage("capacity", &volume.capacity)?,
+            block: volume.volume_mode == BLOCK,
+            claim: filled(&volume.claim_name).map(|name| (volume.claim_namespace.as_str().into(), name)),
+            phase: volume.phase.as_str().into(),
         };
         self.objects.volumes.insert(name, read);
-        self.stale = true;
+        (self.stale, self.limits_stale) = (true, true);
         Ok(())
     }
 
@@ -162,7 +212,7 @@ impl Storage {
             created: moment(class.created_at_ms),
         };
         self.objects.classes.insert(read.name.clone(), read);
-        self.stale = true;
+        (self.stale, self.limits_stale) = (true, true);
         Ok(())
     }
 
@@ -181,13 +231,35 @@ impl Storage {
             }
             _ => return false,
         }
-        self.stale = true;
+        (self.stale, self.limits_stale) = (true, true);
         true
     }
 }
 
-fn resolve_volumes(volume_index: &Volumes<'_>, pod: &PodRecord, volumes: &[PodVolume]) -> VolumeAlternatives {
-    volume_index.of(VolumeUser { namespace: &pod.key.namespace, name: &pod.key.name, templates: &[] }, volumes)
+/// Sets what is known of the volumes of `pod`; returns whether that has changed.
+fn resolve_volumes(volume_index: &Volumes<'_>, pod: &mut PodRecord, volumes: &[PodVolume]) -> bool {
+    let (namespace, name) = (&pod.key.namespace, &pod.key.name);
+    let user = VolumeUser { namespace, name, templates: &[], is_moved: pod.node.is_some() };
+    let (needs, local) = (volume_index.of(user, volumes), volume_index.local(user, volumes));
+    if pod.volumes.as_deref() == Some(&needs) && *pod.local_volumes == *local {
+        return false;
+    }
+    pod.volumes = Some(Arc::new(needs));
+    pod.local_volumes = local.into();
+    true
+}
+
+fn texts(values: &[String]) -> Vec<Text> {
+    values.iter().map(|value| value.as_str().into()).collect()
+}
+
+/// An amount of storage in bytes; `None` where none is stated.
+fn storage(field: &'static str, amount: &str) -> Result<Option<i64>, FieldError> {
+    if amount.is_empty() {
+        return Ok(None);
+    }
+    let resource = "storage".to_owned();
+    quantity::parse(&resource, amount).map(Some).map_err(|error| FieldError::Quantity { field, resource, error })
 }
 
 /// Volumes of a set that restrict where a pod can run. Inline CSI volumes do not.
@@ -197,7 +269,7 @@ pub(super) fn pod_volumes(set: &v1::VolumeClaimSet) -> PodVolumes {
         Source::ClaimName(name) => Some(PodVolume::Claim(name.as_str().into())),
         Source::EphemeralStorageClass(class) => Some(PodVolume::Ephemeral {
             volume: volume.volume_name.as_str().into(),
-            template: ClaimSpec { class: filled(class), volume: None },
+            template: ClaimSpec { class: filled(class), ..ClaimSpec::default() },
         }),
         Source::CsiDriver(_) => None,
     };

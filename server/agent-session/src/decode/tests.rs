@@ -117,11 +117,11 @@ fn the_reason_of_a_drain_is_read_up_to_500_characters() {
     let reason = |order: &str| {
         let annotation = v1::StringPair { key: "fleetwright.dev/drain".into(), value: order.into() };
         let node = v1::NodeRecord { annotations: vec![annotation], ..v1::NodeRecord::default() };
-        record::node(&node, &mut TextPool::default()).0.drain_reason.to_string()
+        record::node(&node, &mut TextPool::default()).0.drain.unwrap_or_default().reason.to_string()
     };
     assert_eq!(reason(r#"{"claim":"a","reason":"it is empty (decision 42)"}"#), "it is empty (decision 42)");
-    assert_eq!(reason(&format!(r#"{{"reason":"{}"}}"#, "x".repeat(501))).len(), 500);
-    assert_eq!(["{}", "no JSON", r#"{"reason":1}"#].map(reason), ["", "", ""]);
+    assert_eq!(reason(&format!(r#"{{"claim":"a","reason":"{}"}}"#, "x".repeat(501))).len(), 500);
+    assert_eq!(["{}", "no JSON", r#"{"claim":"a","reason":1}"#].map(reason), ["", "", ""]);
 }
 
 #[test]
@@ -201,6 +201,25 @@ fn a_status_that_this_server_writes_changes_no_pool() {
     assert_eq!(observations(&mut decoder, written_pool("3", ready, "w")), 1, "an annotation may be a rule");
     let unhealthy = r#"[{"type":"NodeRegistrationHealthy","status":"False"}]"#;
     assert_eq!(observations(&mut decoder, written_pool("4", unhealthy, "w")), 1, "unhealthy pools are planned last");
+}
+
+#[test]
+fn a_class_that_is_not_ready_is_read_again_and_one_that_is_stays() {
+    let mut decoder = decoder();
+    let mut is_read_again = |version: &str, conditions: &str| {
+        let Some(Change::Manifest(mut record)) = written_pool(version, conditions, "v").change else { panic!() };
+        record.kind = v1::ObjectKind::Ec2NodeClass.into();
+        decoder.decode_change(change(Change::Manifest(record))).unwrap() == Decoded::Manifests
+    };
+    let condition = |status: &str, at: &str, why: &str| {
+        format!(r#"[{{"type":"Ready","status":"{status}","lastTransitionTime":"{at}","message":"{why}"}}]"#)
+    };
+    assert!(is_read_again("1", "[]"));
+    assert!(!is_read_again("2", &condition("True", "1", "")), "that changes nothing");
+    assert!(is_read_again("3", &condition("False", "2", "a reserved tag")));
+    assert!(!is_read_again("4", &condition("False", "3", "a reserved tag")), "its time is no content");
+    assert!(is_read_again("5", &condition("False", "3", "no subnet")), "the reason is shown");
+    assert!(is_read_again("6", &condition("True", "4", "")));
 }
 
 #[test]
@@ -580,13 +599,17 @@ fn timers_survive_restarts_because_they_are_read_from_the_objects() {
     let drain = |order: &str| {
         let annotation = v1::StringPair { key: "fleetwright.dev/drain".into(), value: order.into() };
         let node = v1::NodeRecord { name: "n".into(), annotations: vec![annotation], ..v1::NodeRecord::default() };
-        record::node(&node, &mut TextPool::default()).0.drain_deadline
+        record::node(&node, &mut TextPool::default()).0.drain
     };
     // As the agent writes it (agent/kubernetes, `actions/drain.rs`).
     let order = r#"{"claim":"a","rank":"00000000000000000003/00000000000000000007","reason":"r","forceAtMs":120000}"#;
-    assert_eq!(drain(order), Some(Timestamp::from_millis(120_000)));
-    for without in [r#"{"claim":"a"}"#, r#"{"forceAtMs":"soon"}"#, "[]", ""] {
-        assert_eq!(drain(without), None, "{without}");
+    let recorded = drain(order).unwrap();
+    assert_eq!((recorded.claim.to_string().as_str(), recorded.deadline), ("a", Some(Timestamp::from_millis(120_000))));
+    for without in [r#"{"claim":"a"}"#, r#"{"claim":"a","forceAtMs":"soon"}"#] {
+        assert_eq!(drain(without).map(|drain| drain.deadline), Some(None), "{without}");
+    }
+    for unreadable in [r#"{"forceAtMs":120000}"#, r#"{"claim":""}"#, r#"{"claim":1}"#, "[]", ""] {
+        assert_eq!(drain(unreadable), None, "{unreadable}: it names no NodeClaim");
     }
     let claim = |status: &str| {
         let initialized = v1::Condition {

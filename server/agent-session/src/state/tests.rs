@@ -337,6 +337,24 @@ fn unknown_messages_are_ignored() {
 }
 
 #[test]
+fn an_api_server_that_does_not_answer_is_known_after_the_stream_until_the_agent_is_accepted_again() {
+    let status = |unreachable| connect_request::Message::ApiServerStatus(v1::ApiServerStatus { unreachable });
+    let mut session = following();
+    assert!(handle(&mut session, status(true)).is_empty() && session.is_api_server_unreachable());
+    assert!(handle(&mut session, status(false)).is_empty() && !session.is_api_server_unreachable());
+    // It may come between the parts of a snapshot.
+    assert!(handle(&mut session, begin(2)).is_empty());
+    assert!(handle(&mut session, status(true)).is_empty());
+    assert_eq!(handle(&mut session, end(2, 0, 0)), ["snapshot of 0"]);
+    assert_eq!(words(&session.handle_close()), ["disconnected"]);
+    assert!(session.is_api_server_unreachable());
+    session.handle_hello(hello("u", 3));
+    assert!(session.is_api_server_unreachable(), "no agent is accepted");
+    assert_eq!(words(&session.accept(4, Timestamp::from_millis(0))), ["welcome 4", "connected"]);
+    assert!(!session.is_api_server_unreachable());
+}
+
+#[test]
 fn instructions_are_sent_again_until_acknowledged() {
     let mut session = session();
     let late = Timestamp::from_millis(1_000_000);

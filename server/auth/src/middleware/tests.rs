@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use futures::{Stream, stream};
 use http_body::Body as _;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, StreamBody};
 use prost::bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
@@ -23,8 +23,11 @@ const DASHBOARD: &str = "[[clients]]\nname = 'dashboard'\nscope = 'read'\n\
 #[test]
 fn requests_for_other_hosts_and_from_other_origins_are_rejected() {
     let is_accepted = |uri: &str, headers: &[(header::HeaderName, &str)]| {
-        let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap()));
-        check_local(&uri.parse().unwrap(), &headers.collect()).is_ok()
+        let mut all = HeaderMap::new();
+        for (name, value) in headers {
+            all.append(name.clone(), value.parse().unwrap());
+        }
+        check_local(&uri.parse().unwrap(), &all).is_ok()
     };
     for host in [
         "localhost",
@@ -38,14 +41,28 @@ fn requests_for_other_hosts_and_from_other_origins_are_rejected() {
     ] {
         assert!(is_accepted("/v1/clusters", &[(header::HOST, host)]), "{host}");
     }
-    for host in
-        ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:7480", "10.0.0.1", "[::2]:1", "0.0.0.0", ""]
-    {
+    for host in [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example:7480",
+        "10.0.0.1",
+        "[::2]:1",
+        "0.0.0.0",
+        "",
+        "localhost:1@evil.example",
+        "localhost:",
+        "evil@localhost",
+    ] {
         assert!(!is_accepted("/v1/clusters", &[(header::HOST, host)]), "{host}");
     }
     let from = |origin| is_accepted("/v1/clusters", &[(header::HOST, "localhost"), (header::ORIGIN, origin)]);
     assert!(from("http://localhost:7480") && from("http://127.0.0.1:1"));
     assert!(!from("http://evil.example") && !from("null"));
+    let twice = [(header::HOST, "localhost"), (header::HOST, "evil.example")];
+    assert!(
+        !is_accepted("/v1/clusters", &twice) && !is_accepted("/v1/clusters", &[twice[0].clone(), twice[0].clone()])
+    );
+    assert!(!is_accepted("http://localhost/", &[(header::HOST, "evil.example")]), "both say which host is asked");
     assert!(is_accepted("http://127.0.0.1:7450/method", &[]) && !is_accepted("http://evil.example/method", &[]));
 }
 
@@ -81,11 +98,12 @@ where
 {
     let pages =
         Router::new().route("/v1/clusters:watch", get(move || async move { axum::body::Body::from_stream(frames()) }));
-    let mut pages = pages.layer(axum::middleware::from_fn_with_state(Arc::clone(authorizer), authorize_page));
+    let mut pages =
+        pages.layer(axum::middleware::from_fn_with_state(PageAccess::in_text(Arc::clone(authorizer)), authorize_page));
     pages.call(request::<axum::body::Body>("/v1/clusters:watch", host)).await.unwrap()
 }
 
-fn status_of(head: &HeaderMap) -> Option<tonic::Code> {
+fn status_of(head: &HeaderMap) -> Option<Code> {
     Status::from_header_map(head).map(|status| status.code())
 }
 
@@ -98,12 +116,50 @@ async fn other_hosts_reach_no_method_and_no_page_without_authentication() {
         (status_of(method.headers()), page.status())
     };
     assert_eq!(refused(&open, "localhost").await, (None, StatusCode::OK));
-    let denied = (Some(tonic::Code::PermissionDenied), StatusCode::FORBIDDEN);
+    let denied = (Some(Code::PermissionDenied), StatusCode::FORBIDDEN);
     assert_eq!(refused(&open, "evil.example").await, denied);
     // With a trust file any host name is accepted, but a request without a token is rejected.
     let folder = Folder::new("middleware-hosts");
     let asks = Arc::new(Authorizer::read(folder.write("auth.toml", DASHBOARD)).unwrap());
     assert_eq!(refused(&asks, "evil.example").await, (None, StatusCode::OK));
+}
+
+/// What an HTTP/2 client gets of `answer` behind the authorization: its head, whether that has END_STREAM, and its data.
+async fn frames_on_the_wire(answer: fn() -> Response<Body>) -> (HeaderMap, bool, Vec<Bytes>) {
+    let folder = Folder::new("middleware-frames");
+    let authorizer = Arc::new(Authorizer::read(folder.write("auth.toml", DASHBOARD)).unwrap());
+    let method = tower::service_fn(move |_: Request<Body>| async move { Ok::<_, Infallible>(answer()) });
+    let service = AuthLayer(authorizer).layer(method);
+    let service =
+        tower::service_fn(move |request: Request<hyper::body::Incoming>| service.clone().call(request.map(Body::new)));
+    let (client, server) = tokio::io::duplex(64 * 1024);
+    let http = hyper_util::server::conn::auto::Builder::new(hyper_util::rt::TokioExecutor::new());
+    let service = hyper_util::service::TowerToHyperService::new(service);
+    tokio::spawn(async move { drop(http.serve_connection(hyper_util::rt::TokioIo::new(server), service).await) });
+    let (mut requests, connection) = h2::client::handshake(client).await.unwrap();
+    tokio::spawn(async move { drop(connection.await) });
+    let asked = request::<()>("http://fleet.example/fleetwright.v1.FleetService/GetCluster", "fleet.example");
+    let (response, _sent) = requests.send_request(asked, true).unwrap();
+    let (head, mut body) = tokio::time::timeout(TIMEOUT, response).await.unwrap().unwrap().into_parts();
+    let ends_with_head = body.is_end_stream();
+    let mut data = Vec::new();
+    while let Some(part) = tokio::time::timeout(TIMEOUT, body.data()).await.unwrap() {
+        data.push(part.unwrap());
+    }
+    (head.headers, ends_with_head, data)
+}
+
+#[tokio::test]
+async fn the_headers_of_an_error_without_a_message_end_the_stream() {
+    let (head, ends, data) = frames_on_the_wire(|| Status::not_found("there is no cluster").into_http()).await;
+    assert_eq!(status_of(&head), Some(Code::NotFound));
+    assert!(ends && data.is_empty(), "headers with END_STREAM and nothing else, not {data:?}");
+    // A message is not cut off, and a page of a known size says it.
+    let message = || Response::new(Body::new(http_body_util::Full::new(Bytes::from_static(b"message"))));
+    let (head, ends, data) = frames_on_the_wire(message).await;
+    assert!(!ends);
+    assert_eq!(data.concat(), b"message");
+    assert_eq!(head.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()), Some("7"));
 }
 
 /// Server whose only client is revoked: its responses continue until it reloads the trust file, if
@@ -140,7 +196,7 @@ impl Drop for Revoking {
 async fn next<B>(answer: &mut Response<B>) -> Option<Frame<Bytes>>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Debug,
+    B::Error: fmt::Debug,
 {
     let next = tokio::time::timeout(TIMEOUT, answer.body_mut().frame()).await;
     next.expect("the response ended").transpose().unwrap()
@@ -154,7 +210,7 @@ async fn responses_end_when_the_client_is_removed_from_the_trust_file() {
     assert!(!method.body().is_end_stream() && page.status() == StatusCode::OK);
     server.revoke();
     let last = next(&mut method).await.and_then(|frame| frame.into_trailers().ok()).unwrap();
-    assert_eq!(status_of(&last), Some(tonic::Code::Unauthenticated));
+    assert_eq!(status_of(&last), Some(Code::Unauthenticated));
     assert!(next(&mut method).await.is_none() && next(&mut page).await.is_none());
 }
 

@@ -11,7 +11,7 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::browser_session::{BrowserSession, BrowserSessionStore, KEY_HEADER, Sha256Digest};
-use crate::middleware::{authorize_page, public_page};
+use crate::middleware::{PageAccess, authorize_page, public_page};
 use crate::tests::issuer::Folder;
 
 /// A trust file with one client. SHA-256 of "abc", from FIPS 180-2, appendix B.1.
@@ -36,12 +36,19 @@ impl BrowserSessionStore for Table {
         self.0.lock().unwrap().remove(id_sha256);
         Box::pin(async { Ok(()) })
     }
+
+    fn delete_of<'a>(&'a self, client: &'a str, credential: &'a str) -> BoxFuture<'a, Result<(), AuthError>> {
+        let is_other = |session: &BrowserSession| session.client != client || session.credential != credential;
+        self.0.lock().unwrap().retain(|_, session| is_other(session));
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A replica with a page that only clients read.
 struct Replica {
     router: Router,
     folder: Folder,
+    authorizer: Arc<Authorizer>,
 }
 
 impl Replica {
@@ -51,9 +58,10 @@ impl Replica {
         let authorizer = Authorizer::read(folder.write("auth.toml", ALICE)).unwrap().with_browser_sessions(store);
         let authorizer = Arc::new(authorizer);
         let page = Router::new().route("/metrics", get(async || "nodes 3"));
-        let page = page.layer(from_fn_with_state(Arc::clone(&authorizer), authorize_page));
-        let public = router(Arc::clone(&authorizer)).layer(from_fn_with_state(authorizer, public_page));
-        Self { router: page.merge(public), folder }
+        let page = page.layer(from_fn_with_state(PageAccess::in_text(Arc::clone(&authorizer)), authorize_page));
+        let public = router(Arc::clone(&authorizer))
+            .layer(from_fn_with_state(PageAccess::in_text(Arc::clone(&authorizer)), public_page));
+        Self { router: page.merge(public), folder, authorizer }
     }
 
     async fn send(
@@ -174,6 +182,34 @@ async fn a_session_has_the_scope_that_the_trust_file_gives_now_and_ends_with_its
     replica.folder.change("auth.toml", &ALICE.replace("ba7816bf", "00000000"));
     until(|status| status["isAuthorized"] == false).await;
     assert_eq!(replica.read(&cookie, &key).await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn an_entry_that_was_removed_and_is_added_again_revives_no_session() {
+    let store: Arc<Table> = Arc::default();
+    let replica = Replica::new("sign-in-removed", &store);
+    let (cookie, key) = replica.sign_in().await;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let watched = tokio::spawn(Arc::clone(&replica.authorizer).watch_files(stop.clone()));
+    let other = ALICE.replace("alice", "bob").replace("ba7816bf", "00000000");
+    replica.folder.change("auth.toml", &other);
+    // The browser asks nothing meanwhile.
+    let ended = async {
+        while !store.0.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), ended).await.expect("the sessions are deleted");
+    replica.folder.change("auth.toml", ALICE);
+    let trusted = async {
+        while replica.send("POST", "/session", &[], r#"{"token": "abc"}"#).await.0 != StatusCode::OK {
+            tokio::task::yield_now().await
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), trusted).await.expect("the entry is trusted again");
+    assert_eq!(replica.read(&cookie, &key).await, StatusCode::UNAUTHORIZED);
+    stop.cancel();
+    watched.await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -25,8 +25,15 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// TLS listener with the certificates in `folder`.
 async fn listener(folder: &Folder, handshake: Duration, silence: Duration) -> (SocketAddr, Incoming) {
-    let limits =
-        ConnectionLimits { unauthenticated: 8, unauthenticated_per_address: 8, admitted: 8, handshake, silence };
+    let limits = ConnectionLimits {
+        unauthenticated: 8,
+        unauthenticated_per_address: 8,
+        admitted: 8,
+        admitted_per_client: 8,
+        reserved: 0,
+        handshake,
+        silence,
+    };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     (address, Incoming::new(listener, Some(Arc::new(authorities(folder))), limits))

@@ -54,9 +54,17 @@ impl View<'_, '_> {
         self.has_room(node) && keeps_rules(self, node, minima)
     }
 
-    /// Whether the rules between pods hold for a further pod of the class on the node.
-    pub(crate) fn keeps_rules(&self, node: usize) -> bool {
-        keeps_rules(self, node, &self.spread_minima())
+    /// Whether the rules between pods hold for a further pod of the class on the node, while another one in the
+    /// same zone is there without pods: of the domains of each host, the least filled one has none.
+    pub(crate) fn keeps_rules_beside(&self, node: usize) -> bool {
+        let mut minima = self.spread_minima();
+        for (spread, minimum) in self.rules.hard_spread.iter().zip(&mut minima) {
+            let tally = self.tallies.get(spread.tally);
+            if self.domains.is_by_host(tally.key) && tally.counts_drained_nodes(self.tallies) {
+                *minimum = 0;
+            }
+        }
+        keeps_rules(self, node, &minima)
     }
 
     /// Whether a pod that moves from the node `from` to `node` keeps the soft spread that it states over

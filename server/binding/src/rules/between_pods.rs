@@ -8,6 +8,7 @@ use verifier::kernel::PodSelector;
 use super::{ClassRules, Compiler, HARD_POD_AFFINITY};
 use crate::classes::PodClass;
 use crate::steps::Steps;
+use crate::tallies::DrainedNodes;
 
 impl<'a> Compiler<'a, '_> {
     /// The terms of the pod itself.
@@ -44,7 +45,7 @@ impl<'a> Compiler<'a, '_> {
         rules.matches_own_affinity = selects(&class);
         for term in terms {
             let key = self.domains.key(&term.topology_key, &input.nodes);
-            rules.affinity.push(self.tallies.define(self.domains, classes.clone(), key, None));
+            rules.affinity.push(self.tallies.define(self.domains, classes.clone(), key, (None, DrainedNodes::Count)));
         }
         Some(())
     }
@@ -55,7 +56,7 @@ impl<'a> Compiler<'a, '_> {
         let selects = |other: &PodClass<'_>| selector.selects(input, other.namespace, other.labels);
         let classes = self.select(term.selector.as_ref(), selects, steps)?;
         let key = self.domains.key(&term.topology_key, &input.nodes);
-        Some(self.tallies.define(self.domains, classes, key, None))
+        Some(self.tallies.define(self.domains, classes, key, (None, DrainedNodes::Count)))
     }
 
     /// The terms of other pods that select this one. Terms with equal keys and weights share a
@@ -87,11 +88,11 @@ impl<'a> Compiler<'a, '_> {
         for (key, mut classes) in excluding {
             classes.dedup();
             let key = self.domains.key(key, &self.input.nodes);
-            rules.anti_affinity.push(self.tallies.define(self.domains, classes, key, None));
+            rules.anti_affinity.push(self.tallies.define(self.domains, classes, key, (None, DrainedNodes::Count)));
         }
         for ((key, weight, _), classes) in weighted {
             let key = self.domains.key(key, &self.input.nodes);
-            rules.weighted.push((self.tallies.define(self.domains, classes, key, None), weight));
+            rules.weighted.push((self.tallies.define(self.domains, classes, key, (None, DrainedNodes::Count)), weight));
         }
         Some(())
     }

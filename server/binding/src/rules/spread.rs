@@ -2,13 +2,14 @@
 
 use model::labels::{HOSTNAME, ZONE};
 use model::taints::first_untolerated;
-use model::{Node, SpreadConstraint};
+use model::{Node, SpreadConstraint, Taint};
 use verifier::kernel::{PodSelector, RequiredNodeAffinity};
 
 use super::{ClassRules, Compiler, HardSpread, SoftSpread, is_hostname};
 use crate::classes::PodClass;
 use crate::node_classes::mentions_name;
 use crate::steps::Steps;
+use crate::tallies::DrainedNodes;
 
 /// The constraints of pods without constraints of their own, all of them soft: key and maximum skew
 /// (`podtopologyspread.systemDefaultConstraints`).
@@ -48,7 +49,8 @@ impl<'a> Compiler<'a, '_> {
         for (key, max_skew) in DEFAULT_CONSTRAINTS {
             let key_number = self.domains.key(key, nodes);
             let classes = self.by_workload[number as usize].clone();
-            let tally = self.tallies.define(self.domains, classes, key_number, counted.clone());
+            let counted = (counted.clone(), DrainedNodes::Count);
+            let tally = self.tallies.define(self.domains, classes, key_number, counted);
             rules.soft_spread.push(SoftSpread { tally, max_skew, is_by_hostname: is_hostname(key) });
         }
     }
@@ -77,7 +79,10 @@ impl<'a> Compiler<'a, '_> {
         steps.take(self.node_classes.steps_of_map(by_name))?;
         let counted = self.node_classes.flags_unless_all(&input.nodes, by_name, counts);
         let key = self.domains.key(&constraint.topology_key, &input.nodes);
-        let tally = self.tallies.define(self.domains, classes, key, counted);
+        let is_excluded =
+            constraint.honor_node_taints && first_untolerated(&[Taint::of_drain()], &class.shape.tolerations).is_some();
+        let drained = if is_excluded { DrainedNodes::Excluded } else { DrainedNodes::Count };
+        let tally = self.tallies.define(self.domains, classes, key, (counted, drained));
         if constraint.hard {
             let (max_skew, min_domains) = (i64::from(constraint.max_skew), constraint.min_domains);
             rules.hard_spread.push(HardSpread { tally, max_skew, min_domains, own });

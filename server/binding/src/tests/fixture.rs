@@ -33,6 +33,7 @@ fn pool() -> NodePool {
         capacity_type: CapacityType::OnDemand,
         price: MicroUsd(PRICE),
         estimated: false,
+        catalogue_price: None,
         available: true,
         reservation: None,
         labels: Labels::new(),

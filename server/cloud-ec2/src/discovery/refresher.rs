@@ -7,11 +7,11 @@ use std::time::Duration;
 use aws_sdk_ec2::primitives::{DateTime, DateTimeFormat};
 use cloud::catalogue::Snapshot;
 use cloud::catalogue::refreshed::{Accepted, RefreshKind, RefreshedCatalogue};
-use cloud::provider::CloudError;
+use cloud::provider::{CloudError, is_denied};
 use model::{InstanceTypeName, Millis, Timestamp};
 
 use super::{OFFERINGS, TYPES, TypesRead, ZONES};
-use crate::call_error::{CallError, CallErrorClass, is_denied};
+use crate::call_error::{CallError, CallErrorClass};
 use crate::provider::Ec2Cloud;
 use crate::slot::{Slot, spread};
 

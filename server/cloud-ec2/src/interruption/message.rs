@@ -12,6 +12,12 @@ use serde_json::Value;
 /// Time from a warning to the end of the instance (EC2: spot interruption notices).
 const WARNING: Millis = Millis::from_mins(2);
 
+/// How old an event may be: the instance of an older warning has ended, and a scheduled change is found by its status.
+const MAX_AGE: Millis = Millis::from_mins(15);
+
+/// How far the clocks of AWS and of this program may differ, as for signed calls.
+const MAX_SKEW: Millis = Millis::from_mins(5);
+
 /// A kind of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventType {
@@ -41,16 +47,49 @@ pub enum Message {
     Notices(Vec<Notice>),
     /// An event of a known kind from which nothing follows, such as an instance that is running.
     Ignored,
+    /// An event that this queue must not have, or that is too old: why. Anybody who may send to the queue can state
+    /// anything.
+    Refused(String),
     /// An event of another kind, by its source and `detail-type`.
     Unknown(String),
     /// No event, or one without what it must have: why.
     Malformed(String),
 }
 
-/// Reads the body of a message, which the queue received at `queued`. That is the time of the notice if the event
-/// has none: it is the same at each delivery.
+/// Where and when a message was received.
+#[derive(Debug, Clone, Copy)]
+pub struct Reception<'r> {
+    /// Number of the account of the queue; `None` if its address does not say it.
+    pub account: Option<&'r str>,
+    /// The region of the queue.
+    pub region: &'r str,
+    /// When the queue received the message. That is the time of a notice whose event has none: it is the same at each
+    /// delivery.
+    pub queued: Timestamp,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl Reception<'_> {
+    /// Why an event that was sent at `sent` is not for this queue, or not any more.
+    fn refusal(&self, event: &Value, sent: Timestamp) -> Option<String> {
+        let stated = |key: &'static str, own: Option<&str>| {
+            let other = own.filter(|own| text(event, key) != *own)?;
+            Some(format!("its {key} is {:?}, and the queue is in {other}", text(event, key)))
+        };
+        let age = self.now - sent;
+        let is_old = || (age > MAX_AGE).then(|| format!("it is {} min old", age.as_mins()));
+        let is_early = || (age < Millis::ZERO - MAX_SKEW).then(|| "its time has not come yet".to_owned());
+        stated("account", self.account)
+            .or_else(|| stated("region", Some(self.region)))
+            .or_else(is_old)
+            .or_else(is_early)
+    }
+}
+
+/// Reads the body of a message.
 #[must_use]
-pub fn parse(body: &str, queued: Timestamp) -> Message {
+pub fn parse(body: &str, received: &Reception<'_>) -> Message {
     let event: Value = match serde_json::from_str(body) {
         Ok(event) => event,
         Err(error) => return Message::Malformed(format!("the body is no JSON: {error}")),
@@ -65,12 +104,16 @@ pub fn parse(body: &str, queued: Timestamp) -> Message {
             Message::Malformed("the body has no source and detail-type".to_owned())
         };
     };
-    let sent = rfc3339(text(&event, "time")).unwrap_or(queued);
-    read(known, &event, sent)
+    let sent = rfc3339(text(&event, "time")).unwrap_or(received.queued);
+    match (received.refusal(&event, sent), read(known, &event, sent, received.now)) {
+        // What nothing follows from needs no refusal.
+        (Some(why), Message::Notices(_)) => Message::Refused(format!("{detail_type}: {why}")),
+        (_, message) => message,
+    }
 }
 
 /// Reads an event of a known kind, sent at `sent`.
-fn read(event_type: EventType, event: &Value, sent: Timestamp) -> Message {
+fn read(event_type: EventType, event: &Value, sent: Timestamp, now: Timestamp) -> Message {
     let detail = &event["detail"];
     let (kind, ends) = match event_type {
         SPOT => (InterruptionKind::SpotInterrupted, Some(sent + WARNING)),
@@ -90,7 +133,11 @@ fn read(event_type: EventType, event: &Value, sent: Timestamp) -> Message {
             if !is_of_ec2 || text(detail, "eventTypeCategory") != "scheduledChange" {
                 return Message::Ignored;
             }
-            (InterruptionKind::ScheduledChange, start_of_change(text(detail, "startTime")))
+            let starts = start_of_change(text(detail, "startTime"));
+            if is_over(detail, starts, now) {
+                return Message::Ignored;
+            }
+            (InterruptionKind::ScheduledChange, starts)
         }
     };
     let instances = instances(event_type, event);
@@ -99,6 +146,17 @@ fn read(event_type: EventType, event: &Value, sent: Timestamp) -> Message {
     }
     let notice = |id: &str| Notice { instance: Text::from(id), kind, sent, ends };
     Message::Notices(instances.into_iter().map(notice).collect())
+}
+
+/// Whether a scheduled change is over. AWS Health tells about an event again when it closes; the end is what a change
+/// without a status has, and a change without either is over once it should have begun.
+fn is_over(detail: &Value, starts: Option<Timestamp>, now: Timestamp) -> bool {
+    let is_past = |at: Option<Timestamp>| at.is_some_and(|at| at < now);
+    match text(detail, "statusCode") {
+        "closed" => true,
+        "open" | "upcoming" => is_past(start_of_change(text(detail, "endTime"))),
+        _ => is_past(start_of_change(text(detail, "endTime")).or(starts)),
+    }
 }
 
 /// Ids of the instances that the event is about, each once. Health events list them as affected entities, which may

@@ -11,7 +11,7 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{DeleteMessageBatchRequestEntry, MessageSystemAttributeName};
 use model::Timestamp;
 
-use super::message::{Message, parse};
+use super::message::{Message, Reception, parse};
 use crate::call_error::CallError;
 
 /// Messages of one receive and of one deletion (SQS: at most ten).
@@ -85,13 +85,15 @@ pub struct Delivery {
 pub struct Queue {
     client: Client,
     name: String,
+    region: String,
+    clock: fn() -> Timestamp,
     /// Address of the queue, once it was found.
     url: Mutex<Option<String>>,
 }
 
 impl Queue {
-    pub(crate) fn new(client: Client, name: &str) -> Self {
-        Self { client, name: name.to_owned(), url: Mutex::default() }
+    pub(crate) fn new(client: Client, name: &str, region: &str, clock: fn() -> Timestamp) -> Self {
+        Self { client, name: name.to_owned(), region: region.to_owned(), clock, url: Mutex::default() }
     }
 
     /// Name of the queue.
@@ -105,16 +107,18 @@ impl Queue {
     /// # Errors
     /// The queue does not exist, a right is missing, or SQS gives no usable answer.
     pub async fn receive(&self, wait: Duration) -> Result<Vec<Delivery>, QueueError> {
+        let url = self.url().await?;
         let call = self
             .client
             .receive_message()
-            .queue_url(self.url().await?)
+            .queue_url(&url)
             .max_number_of_messages(count(MESSAGES_AT_ONCE as u64))
             .visibility_timeout(count(VISIBILITY.as_secs()))
             .wait_time_seconds(count(wait.min(LONGEST_WAIT).as_secs()))
             .message_system_attribute_names(MessageSystemAttributeName::SentTimestamp);
         let answer = call.send().await.map_err(|error| self.failed(CallError::read(RECEIVE, &error)))?;
-        Ok(answer.messages.unwrap_or_default().iter().filter_map(delivery).collect())
+        let messages = answer.messages.unwrap_or_default();
+        Ok(messages.iter().filter_map(|message| self.delivery(message, account_of(&url))).collect())
     }
 
     /// Deletes these deliveries. Returns how many SQS has deleted; it delivers the others again.
@@ -134,6 +138,15 @@ impl Queue {
             deleted += answer.successful().len();
         }
         Ok(deleted)
+    }
+
+    /// A message without a receipt cannot be deleted, and is delivered again.
+    fn delivery(&self, message: &aws_sdk_sqs::types::Message, account: Option<&str>) -> Option<Delivery> {
+        let sent = message.attributes().and_then(|all| all.get(&MessageSystemAttributeName::SentTimestamp));
+        let queued = Timestamp::from_millis(sent.and_then(|millis| millis.parse().ok()).unwrap_or_default());
+        let receipt = message.receipt_handle()?.to_owned();
+        let received = Reception { account, region: &self.region, queued, now: (self.clock)() };
+        Some(Delivery { receipt, message: parse(message.body().unwrap_or_default(), &received) })
     }
 
     async fn url(&self) -> Result<String, QueueError> {
@@ -162,12 +175,11 @@ impl Queue {
     }
 }
 
-/// A message without a receipt cannot be deleted, and is delivered again.
-fn delivery(message: &aws_sdk_sqs::types::Message) -> Option<Delivery> {
-    let sent = message.attributes().and_then(|all| all.get(&MessageSystemAttributeName::SentTimestamp));
-    let sent = sent.and_then(|millis| millis.parse().ok()).unwrap_or_default();
-    let receipt = message.receipt_handle()?.to_owned();
-    Some(Delivery { receipt, message: parse(message.body().unwrap_or_default(), Timestamp::from_millis(sent)) })
+/// Number of the account in the address of a queue, `https://sqs.<region>.amazonaws.com/<account>/<name>`.
+fn account_of(url: &str) -> Option<&str> {
+    let account = url.rsplit('/').nth(1)?;
+    let is_number = account.len() == 12 && account.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(account)
 }
 
 fn count(number: u64) -> i32 {

@@ -30,6 +30,8 @@ pub(super) struct Validation<'a> {
     pub(super) access: &'a AccessEntry,
     /// Why the cluster has no session of its role.
     pub(super) session: Option<&'a CallError>,
+    /// Whether launches are made in a session of the cluster, which policies confine to what has its tag.
+    pub(super) is_confined: bool,
     pub(super) subnets: &'a [FoundSubnet],
     pub(super) groups: &'a [FoundGroup],
     pub(super) reservations: &'a [ReservationStatus],
@@ -40,6 +42,7 @@ impl Validation<'_> {
     pub(super) fn condition(&self) -> Resolution {
         let checks = [
             Self::unsupported,
+            Self::snapshots,
             Self::session,
             Self::service_cidr,
             Self::kubelet,
@@ -73,6 +76,18 @@ impl Validation<'_> {
             format!("capacity blocks are not supported: spec.capacityReservationSelectorTerms must not select {ids}")
         };
         (!blocks.is_empty()).then(|| missing("UnsupportedCapacityBlock", message()))
+    }
+
+    /// Whoever may write EC2NodeClasses could attach any snapshot that the server may use to a node, and read it.
+    fn snapshots(&self) -> Option<Resolution> {
+        let mut disks = self.query.spec.block_devices.iter().filter_map(|disk| disk.ebs.as_ref());
+        let snapshot = disks.find_map(|volume| volume.snapshot_id.as_deref()).filter(|_| !self.is_confined)?;
+        let message = format!(
+            "spec.blockDeviceMappings names the snapshot {snapshot}, which may be another cluster's: it is allowed where \
+             launches are made with a role of the cluster, whose policy admits snapshots with its tag (deploy/README.md, \
+             roles)"
+        );
+        Some(missing("SnapshotNotConfined", message))
     }
 
     /// Every launch needs a session of the cluster.

@@ -8,9 +8,9 @@ use aws_smithy_runtime_api::client::http::{
     HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
 use aws_smithy_runtime_api::client::result::ConnectorError;
+use cloud::provider::is_denied;
 
 use super::role::RoleSession;
-use crate::call_error::is_denied;
 use crate::error_body;
 
 /// Codes for credentials that have expired or that AWS does not know, of EC2, of IAM and STS, and of the services with

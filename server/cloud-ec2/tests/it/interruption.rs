@@ -11,7 +11,7 @@ use cloud_ec2::Ec2Cloud;
 use cloud_ec2::interruption::message::Message;
 use cloud_ec2::interruption::queue::{Delivery, Queue};
 use model::interruption::InterruptionKind;
-use model::{CapacityType, Millis, Timestamp};
+use model::{CapacityType, Millis, Text, Timestamp};
 use simulated_ec2::{AccountSettings, Effect, FaultRule, SimulatedEc2};
 
 use super::{NOW, adapter_at, option};
@@ -209,4 +209,29 @@ async fn failed_checks_and_scheduled_events_are_polled() {
         ends: None,
     };
     assert!(later.contains(&check) && later.len() == 2, "{later:?}");
+}
+
+#[tokio::test]
+async fn ec2_is_asked_what_it_shows_of_instances_that_notices_name() {
+    let account = Account::start().await;
+    let ids: Vec<String> = ["m0", "m1", "m2", "m3"].iter().map(|token| account.launch(token)).collect();
+    let (warned, quiet, ended, retired) = (&ids[0], &ids[1], &ids[2], &ids[3]);
+    account.interrupt(warned, InterruptionKind::SpotInterrupted);
+    account.interrupt(ended, InterruptionKind::InstanceTerminated);
+    account.interrupt(retired, InterruptionKind::ScheduledChange);
+    let adapter = account.adapter();
+    let shown = async |kind: InterruptionKind| {
+        let asked: Vec<(Text, InterruptionKind)> = ids.iter().map(|id| (id.as_str().into(), kind)).collect();
+        let shown = adapter.shown_notices(&asked).await.unwrap().unwrap();
+        let of_kind = shown.into_iter().filter(|notice| notice.kind == kind);
+        let mut found: Vec<String> = of_kind.map(|notice| notice.instance.to_string()).collect();
+        found.dedup();
+        found
+    };
+    assert_eq!(shown(InterruptionKind::SpotInterrupted).await, std::slice::from_ref(warned));
+    assert_eq!(shown(InterruptionKind::InstanceTerminated).await, std::slice::from_ref(ended));
+    assert_eq!(shown(InterruptionKind::ScheduledChange).await, std::slice::from_ref(retired));
+    let running = shown(InterruptionKind::RebalanceRecommendation).await;
+    assert!(running.contains(quiet), "no call contradicts a recommendation: {running:?}");
+    assert_eq!(account.ec2.calls_of("DescribeSpotInstanceRequests").len(), 1, "only where it is asked for");
 }

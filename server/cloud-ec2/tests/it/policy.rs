@@ -9,6 +9,7 @@ use cloud::catalogue::Snapshot;
 use cloud::provider::{CloudProvider, Owner};
 use cloud_ec2::Ec2Cloud;
 use cloud_ec2::discovery::CatalogueRefresher;
+use model::interruption::InterruptionKind;
 use model::node_class::{InstanceIdentity, NodeClassQuery, ReservationTerm};
 use model::{Millis, Timestamp};
 use serde_json::Value;
@@ -74,6 +75,7 @@ async fn serve(ec2: &Endpoint, cloud: &Ec2Cloud, other: &Ec2Cloud) {
     let cluster = "c1".into();
     cloud.terminate(&launched.id, Owner { cluster: &cluster, uid: "uid-1" }).await.unwrap();
     cloud.status_notices().await.unwrap();
+    cloud.shown_notices(&[(launched.id.clone(), InterruptionKind::SpotInterrupted)]).await.unwrap();
     ec2.end(&launched.id);
     let queue = cloud.interruption_queue("fleetwright");
     let received = queue.receive(Duration::from_secs(10)).await.unwrap();

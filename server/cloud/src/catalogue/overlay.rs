@@ -4,9 +4,10 @@
 //! [`apply_overlays`] is a pure function from a catalogue to the catalogue of one pool. Everything
 //! that an overlay does not name (labels, reservations, availability) is unchanged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
+use model::resources::CPU;
 use model::{
     Catalogue, InstanceType, InstanceTypeName, MicroUsd, Offering, Requirement, Requirements, Resources, Text,
 };
@@ -132,7 +133,7 @@ fn conflict(pools: &[(&Requirements, &Catalogue)], one: &Overlay, other: &Overla
 
 /// The catalogue of a pool. `pool` holds its requirements (including template labels and
 /// `karpenter.sh/nodepool`); `overlays` are in order of precedence, without conflicts: see
-/// [`resolve_overlays`].
+/// [`resolve_overlays`]. A changed offering keeps its price as [`Offering::catalogue_price`].
 ///
 /// Per offering the first overlay with a price wins, per type the first with a resource. Capacity
 /// belongs to the whole type: an overlay that matches one of its offerings applies to all. Reserved
@@ -148,7 +149,9 @@ pub fn apply_overlays(catalogue: &Catalogue, pool: &Requirements, overlays: &[Ov
         add_capacity(machine, &suitable);
         for offering in &mut machine.offerings {
             if let Some(change) = suitable.iter().filter(|o| matches_price(o, offering)).find_map(|o| o.price) {
-                offering.price = change.apply(offering.price);
+                let before = offering.price;
+                offering.price = change.apply(before);
+                offering.catalogue_price = offering.catalogue_price.or((before != offering.price).then_some(before));
                 offering.estimated &= !matches!(change, PriceChange::Set(_));
             }
         }
@@ -211,6 +214,21 @@ fn matches_offering(overlay: &Overlay, offering: &Offering) -> bool {
 fn matches_price(overlay: &Overlay, offering: &Offering) -> bool {
     let paid = offering.reservation.is_some() && overlay.requirements.get(CAPACITY_TYPE).is_none();
     overlay.price.is_some() && !paid && matches_offering(overlay, offering)
+}
+
+/// States what the types of `previews` would cost by their vCPUs where `before`, the catalogue without previews, has no
+/// price of them: at the highest price of a vCPU in it, so that no limit in dollars rests on an overlay alone.
+pub fn charge_unpriced(catalogue: &mut Catalogue, before: &Catalogue, previews: &BTreeMap<InstanceTypeName, MicroUsd>) {
+    let price = |machine: &InstanceType| machine.offerings.iter().map(|offering| offering.price.0).max().unwrap_or(0);
+    let of_vcpu = |machine: &InstanceType| scale(MicroUsd(price(machine)), 1000, machine.capacity.get(CPU).max(1));
+    let highest = before.types.iter().map(of_vcpu).max().unwrap_or_default();
+    let unpriced = before.types.iter().filter(|machine| previews.contains_key(&machine.name) && price(machine) == 0);
+    let unpriced: BTreeSet<&InstanceTypeName> = unpriced.map(|machine| &machine.name).collect();
+    for machine in catalogue.types.iter_mut().filter(|machine| unpriced.contains(&machine.name)) {
+        let estimate = scale(highest, machine.capacity.get(CPU), 1000);
+        let bought = machine.offerings.iter_mut().filter(|offering| offering.reservation.is_none());
+        bought.for_each(|offering| offering.catalogue_price = Some(estimate));
+    }
 }
 
 /// Prices for types without one, from overlays that name only instance types, for

@@ -72,7 +72,7 @@ impl CloudProvider for ClockedCloud {
         super::resolve_node_class(query)
     }
 
-    async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
-        Ok(self.cloud().tick(self.now()))
+    async fn events(&self) -> Result<Option<Vec<CloudEvent>>, CloudError> {
+        Ok(Some(self.cloud().tick(self.now())))
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::record::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord, PodRecord, ProblemRecord};
+use model::schedulers::PlannedSchedulers;
 use model::{ClusterFacts, Millis, NodeName, PodKey, Text, Timestamp};
 
 /// Observed records other than pods, nodes, NodeClaims and NodePools.
@@ -27,6 +28,8 @@ pub(super) struct AuxiliaryRecords {
     /// Decisions are recorded and not executed, so that nothing is launched twice beside an active
     /// Karpenter.
     shadow: bool,
+    /// The schedulers whose pods are planned.
+    schedulers: PlannedSchedulers,
 }
 
 impl AuxiliaryRecords {
@@ -45,6 +48,7 @@ impl AuxiliaryRecords {
         *self = Self {
             hold_for: self.hold_for,
             shadow: self.shadow,
+            schedulers: std::mem::take(&mut self.schedulers),
             facts: Arc::clone(&self.facts),
             external_scale_ups: std::mem::take(&mut self.external_scale_ups),
             ..Self::default()
@@ -157,6 +161,15 @@ impl AuxiliaryRecords {
 
     pub(super) fn set_facts(&mut self, facts: Arc<ClusterFacts>) {
         self.facts = facts;
+    }
+
+    /// The schedulers whose pods are planned.
+    pub(super) fn schedulers(&self) -> &PlannedSchedulers {
+        &self.schedulers
+    }
+
+    pub(super) fn set_schedulers(&mut self, schedulers: PlannedSchedulers) {
+        self.schedulers = schedulers;
     }
 
     pub(super) fn set_shadow(&mut self, shadow: bool) {

@@ -1,12 +1,12 @@
 //! Room that holds book in the observed state: which of it pods have taken, and which kube-scheduler gave away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::bookings::{Booking, Bookings, HOLD, HoldId};
 use super::record::PodRecord;
 use super::state::ClusterState;
 use super::target::Target;
-use model::{ClaimName, Labels, NodeName, Resources, Text};
+use model::{ClaimName, Labels, NodeName, PodShape, Resources, Text};
 
 impl ClusterState {
     /// Replaces the bookings.
@@ -29,16 +29,21 @@ impl ClusterState {
         self.bookings().all().iter().any(|booking| booking.target.claim() == Some(claim))
     }
 
-    /// Bookings with the number of their pods whose place no pod has taken. A pod that names a hold takes a place on its
-    /// own node first, and first that of a pod that requests the same.
+    /// Bookings with the number of their pods whose place no pod has taken. A pod that names a hold takes a place that
+    /// [admits] it, on its own node first, and first that of a pod that requests the same.
     #[must_use]
     pub fn open_bookings(&self) -> Vec<(&Booking, u32)> {
+        self.bookings_without(|_| true)
+    }
+
+    /// Bookings with the number of their pods whose place none of these pods has taken.
+    fn bookings_without(&self, is_counted: impl Fn(&PodRecord) -> bool) -> Vec<(&Booking, u32)> {
         let bookings = self.bookings();
         let mut open: Vec<(&Booking, u32)> = bookings.all().iter().map(|booking| (booking, booking.pods)).collect();
         if open.is_empty() {
             return open;
         }
-        for pod in self.pods() {
+        for pod in self.pods().filter(|pod| is_counted(pod)) {
             let Some(hold) = hold_of(pod) else { continue };
             let places = &mut open[bookings.of_hold(&HoldId(hold.clone()))];
             let node = self.place_of_pod(pod);
@@ -46,7 +51,10 @@ impl ClusterState {
                 let is_elsewhere = node.as_ref().is_none_or(|node| self.name_of_target(&booking.target) != *node);
                 (is_elsewhere, booking.shape.requests != pod.shape.requests)
             };
-            let nearest = places.iter_mut().filter(|(_, left)| *left > 0).min_by_key(|(booking, _)| distance(booking));
+            let admitting = places
+                .iter_mut()
+                .filter(|(booking, left)| *left > 0 && admits(&booking.namespace, &booking.shape, pod));
+            let nearest = admitting.min_by_key(|(booking, _)| distance(booking));
             if let Some((_, left)) = nearest {
                 *left -= 1;
             }
@@ -55,12 +63,12 @@ impl ClusterState {
     }
 
     /// Booked pods that do not fit their node any more, because kube-scheduler bound others there: their number by hold,
-    /// pod set and node.
+    /// pod set and node. A pod that is to take a place and has no node yet needs its room as well.
     #[must_use]
     pub fn displaced_bookings(&self) -> BTreeMap<(HoldId, u32, Target), u32> {
         let mut free: BTreeMap<NodeName, Resources> = BTreeMap::new();
         let mut displaced = BTreeMap::new();
-        for (booking, pods) in self.open_bookings() {
+        for (booking, pods) in self.bookings_without(|pod| self.place_of_pod(pod).is_some()) {
             let Some(node) = self.node_of_target(&booking.target) else { continue };
             let left = free.entry(node.name.clone()).or_insert_with(|| {
                 let used = self.requests_on(node);
@@ -82,6 +90,38 @@ impl ClusterState {
             }
         }
         displaced
+    }
+
+    /// Dedicated holds with nodes that have not ended, of which none is a node of `pod`, although it tolerates their taint:
+    /// those that do not admit it. A plan must not give it the room of a pod of the hold that is planned at the same time.
+    pub(super) fn holds_closed_to(&self, pod: &PodRecord, dedicated: &BTreeSet<HoldId>) -> BTreeSet<Text> {
+        let is_admitted = |hold: &HoldId| {
+            let booked = &self.bookings().all()[self.bookings().of_hold(hold)];
+            hold_of(pod) == Some(&hold.0) && booked.iter().any(|one| admits(&one.namespace, &one.shape, pod))
+        };
+        let tolerates = |hold: &HoldId| {
+            let taint = hold.taint();
+            pod.shape.tolerations.iter().any(|toleration| toleration.tolerates(&taint))
+        };
+        let closed = dedicated.iter().filter(|hold| tolerates(hold) && !is_admitted(hold));
+        closed.map(|hold| hold.0.clone()).collect()
+    }
+
+    /// Dedicated holds that have nodes and have not ended.
+    pub(super) fn dedicated_holds(&self) -> BTreeSet<HoldId> {
+        let labels = self.nodes().map(|node| &node.labels).chain(self.claims().map(|claim| &claim.labels));
+        let holds = labels.filter_map(|labels| labels.get(HOLD)).map(|hold| HoldId(hold.clone()));
+        holds.filter(|hold| !self.bookings().has_ended(hold)).collect()
+    }
+
+    /// Pods that run on the nodes of a dedicated hold, other than those of DaemonSets, with these nodes.
+    pub(crate) fn pods_on_nodes_of<'s>(
+        &'s self,
+        hold: &'s HoldId,
+    ) -> impl Iterator<Item = (&'s PodRecord, &'s NodeName)> {
+        let nodes = self.nodes().filter(|node| node.labels.get(HOLD) == Some(&hold.0));
+        let pods = nodes.flat_map(|node| self.pods_on(&node.name).map(move |pod| (pod, &node.name)));
+        pods.filter(|(pod, _)| pod.daemon.is_none() && !pod.mirror && !pod.is_terminal())
     }
 
     /// Name of the Node of a target, or of the NodeClaim while there is no Node.
@@ -108,7 +148,14 @@ impl ClusterState {
     }
 }
 
-/// The hold whose room the pod takes.
-fn hold_of(pod: &PodRecord) -> Option<&Text> {
+/// The hold that the pod names.
+pub(crate) fn hold_of(pod: &PodRecord) -> Option<&Text> {
     pod.labels.get(HOLD).filter(|_| !pod.is_terminal())
+}
+
+/// Whether the pod may take the place of a held one of this namespace and shape. Anybody may give a pod the label of a
+/// hold, so the label alone is no right to its room.
+pub(crate) fn admits(namespace: &Text, shape: &PodShape, pod: &PodRecord) -> bool {
+    let mut requests = pod.shape.requests.iter();
+    pod.key.namespace == *namespace && requests.all(|(name, needed)| needed <= shape.requests.get(name))
 }

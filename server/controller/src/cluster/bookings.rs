@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::target::Target;
-use model::{Labels, PodShape, Text};
+use model::{Effect, Labels, PodShape, Taint, Text};
 
 /// Key of the taint and of the label of the nodes of a dedicated hold, and of the label of pods that take the room of a hold.
 /// The value is the id of the hold.
@@ -18,6 +18,13 @@ pub struct HoldId(pub Text);
 impl fmt::Display for HoldId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl HoldId {
+    /// The taint of the nodes of a dedicated hold.
+    pub(crate) fn taint(&self) -> Taint {
+        Taint { key: Text::from(HOLD), value: self.0.clone(), effect: Effect::NoSchedule }
     }
 }
 

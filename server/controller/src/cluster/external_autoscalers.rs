@@ -1,8 +1,9 @@
 //! Other autoscalers in the cluster (Karpenter, Cluster Autoscaler), and the pods and NodePools
-//! that they manage.
+//! that they manage; pods of other schedulers.
 
 use super::record::{PodRecord, PoolRecord};
 use super::state::ClusterState;
+use model::schedulers::PlannedSchedulers;
 use model::{Millis, NodeName, Text, Timestamp};
 
 /// How long a pod is not planned after Cluster Autoscaler triggered a scale-up for it. Longer than
@@ -29,10 +30,24 @@ impl ClusterState {
         self.auxiliary_mut().set_shadow(shadow);
     }
 
-    /// Whether both are set so already.
+    /// Sets the schedulers whose pods are planned.
+    pub fn set_schedulers(&mut self, schedulers: PlannedSchedulers) {
+        self.auxiliary_mut().set_schedulers(schedulers);
+    }
+
+    /// Whether all three are set so already.
     #[must_use]
-    pub fn is_configured(&self, hold_for: Millis, shadow: bool) -> bool {
-        self.auxiliary().hold_for() == Some(hold_for) && self.auxiliary().is_shadow() == shadow
+    pub fn is_configured(&self, hold_for: Millis, shadow: bool, schedulers: &PlannedSchedulers) -> bool {
+        let auxiliary = self.auxiliary();
+        auxiliary.hold_for() == Some(hold_for)
+            && auxiliary.is_shadow() == shadow
+            && auxiliary.schedulers() == schedulers
+    }
+
+    /// The scheduler of a pod that is not planned because of it.
+    #[must_use]
+    pub fn other_scheduler_of<'p>(&self, pod: &'p PodRecord) -> Option<&'p Text> {
+        self.auxiliary().schedulers().other(pod.other_scheduler.as_ref()?)
     }
 
     fn hold_for(&self) -> Millis {

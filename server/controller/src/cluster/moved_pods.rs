@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use cost::{SAVINGS_WINDOW, SavingDecision};
 
 use super::recent_moves::{DecidedMoves, Drain, MovedPart, PodOwner, owner_of};
-use super::record::{NodeRecord, PodRecord};
+use super::record::PodRecord;
 use super::state::ClusterState;
-use super::unannounced_deletion::DISRUPTED;
 use model::running::RecentMove;
 use model::{ClaimName, Millis, NodeName, Timestamp};
 
@@ -36,8 +35,8 @@ impl ClusterState {
     }
 
     fn is_being_drained(&self, claim: &ClaimName) -> bool {
-        let is_tainted = |node: &NodeRecord| node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED);
-        self.node_of_claim(claim).is_none_or(|node| is_tainted(node) || self.is_node_terminating(&node.name))
+        let node = self.node_of_claim(claim);
+        node.is_none_or(|node| self.is_drain_begun(node) || self.is_node_terminating(&node.name))
     }
 
     /// What a drain of the machine by consolidation, decided now, moves. `saving` saves the price of the machine; pods that an
@@ -109,6 +108,14 @@ impl ClusterState {
     pub fn recent_move_to(&self, node: &NodeName, interval: Millis, now: Timestamp) -> Option<RecentMove> {
         let (pod, until) = self.moved_pods_on(node, interval, now).max_by_key(|(_, until)| *until)?;
         Some(RecentMove { pod: pod.key.clone(), until })
+    }
+
+    /// A pod that consolidation has moved and that no node has room for: others took the room that was planned for it.
+    #[must_use]
+    pub fn moved_pod_without_room(&self) -> Option<&PodRecord> {
+        let moves = self.recent_moves();
+        let mut pods = (!moves.drains.is_empty()).then(|| self.unplaced_pods()).into_iter().flatten();
+        pods.find(|pod| pod.created.is_some_and(|created| moves.is_moved(pod, created)))
     }
 }
 

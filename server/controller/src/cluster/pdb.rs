@@ -1,8 +1,24 @@
 //! PodDisruptionBudgets and `karpenter.sh/do-not-disrupt`: which pods cannot be evicted, and why.
 
+use std::sync::LazyLock;
+
+use super::observation::{Key, Object, Observation};
 use super::record::{PodBudgetRecord, PodRecord};
 use super::state::ClusterState;
-use model::{NodeName, Timestamp};
+use model::taints::first_untolerated;
+use model::{NodeName, Taint, Timestamp};
+
+/// The taint of a drained node.
+static DRAIN: LazyLock<[Taint; 1]> = LazyLock::new(|| [Taint::of_drain()]);
+
+impl PodRecord {
+    /// Whether a drain of its node evicts it, unless it is terminating: pods of DaemonSets are evicted too. Those that
+    /// tolerate the taint of a drained node, and mirrors of static pods, are not (Karpenter: evictable pods).
+    #[must_use]
+    pub fn is_evicted_by_drains(&self) -> bool {
+        !self.mirror && first_untolerated(&*DRAIN, &self.shape.tolerations).is_some()
+    }
+}
 
 impl ClusterState {
     /// The PodDisruptionBudgets that select `pod`, by name.
@@ -33,11 +49,31 @@ impl ClusterState {
         }
     }
 
+    /// Whether pods that could never be evicted may be evicted later once `observation` is applied, or the reverse.
+    #[must_use]
+    pub fn may_change_evictions(&self, observation: &Observation) -> bool {
+        match observation {
+            Observation::Upsert(object) => {
+                let Object::PodBudget(budget) = &**object else { return false };
+                let known = self.auxiliary().budgets_of(&budget.namespace).find(|known| known.name == budget.name);
+                known.is_none_or(|known| known.never_allows != budget.never_allows || known.selector != budget.selector)
+            }
+            Observation::Delete(key) => matches!(key, Key::PodBudget(..)),
+            Observation::Snapshot(_) => false,
+        }
+    }
+
+    /// Whether the API server refuses every eviction of `pod` until a PodDisruptionBudget is changed.
+    #[must_use]
+    pub fn is_never_evicted(&self, pod: &PodRecord) -> bool {
+        !pod.terminating && PodBudgetRecord::never_evict(self.pod_budgets_of(pod), pod.ready)
+    }
+
     /// Why pods on `node` cannot be evicted at `now`: one sentence for each blocked pod, ordered by
     /// pod.
     #[must_use]
     pub fn drain_blockers(&self, node: &NodeName, now: Timestamp) -> Vec<String> {
-        let leaving = self.pods_on(node).filter(|pod| !pod.terminating && pod.daemon.is_none() && !pod.mirror);
-        leaving.filter_map(|pod| self.eviction_blocker(pod, now)).collect()
+        let evicted = self.pods_on(node).filter(|pod| !pod.terminating && pod.is_evicted_by_drains());
+        evicted.filter_map(|pod| self.eviction_blocker(pod, now)).collect()
     }
 }

@@ -4,21 +4,22 @@
 //! for deletion, or being replaced, are planned before they are evicted, so that their new machine
 //! launches in time (Karpenter: pods of nodes marked for deletion).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::bookings::Booking;
-use super::record::{ClaimRecord, NodeRecord, PodRecord, PoolRecord};
+use super::bookings::{Booking, HOLD};
+use super::record::{ClaimRecord, DaemonRecord, NodeRecord, PodRecord, PoolRecord};
 use super::state::ClusterState;
 use model::input::{PlanningInput, Policy};
 use model::labels::{HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED};
+use model::offering::SharedCatalogue;
 use model::resources::NODES;
 use model::{
-    BoundPod, DaemonSet, Effect, Labels, Node, NodeName, NodePool, NodeStage, NotReady, Pod, PodShape, PoolName,
-    Resources, Taint, Text, Timestamp, VolumeAlternatives,
+    BoundPod, DaemonSet, Effect, Labels, Node, NodeName, NodePool, NodeSelectorTerm, NodeStage, NotReady, Operator,
+    Pod, PodShape, PoolName, Requirement, Resources, Taint, Text, Timestamp, VolumeAlternatives,
 };
 
 /// Taint of a Node that is not registered yet.
@@ -58,7 +59,8 @@ impl NodeRecord {
 }
 
 impl ClusterState {
-    /// The planning input for all demand. Catalogues are those of the observed NodePools.
+    /// The planning input for all demand. Catalogues are those of the observed NodePools, with the attach limits that
+    /// CSINodes show.
     #[must_use]
     pub fn planning_input(&self, policy: &Policy, now: Timestamp) -> PlanningInput {
         self.planning_input_for(self.demand(now), policy, now)
@@ -68,16 +70,14 @@ impl ClusterState {
     #[must_use]
     pub fn planning_input_for(&self, demand: Vec<&PodRecord>, policy: &Policy, now: Timestamp) -> PlanningInput {
         let mut tables = Tables::default();
-        let pods = demand.into_iter().map(|pod| tables.pod(pod)).collect();
+        let dedicated = self.dedicated_holds();
+        let pods = demand.into_iter().map(|pod| {
+            let closed = if dedicated.is_empty() { BTreeSet::new() } else { self.holds_closed_to(pod, &dedicated) };
+            tables.pod(pod, closed)
+        });
+        let pods = pods.collect();
         let nodes = self.planning_nodes(&mut tables);
-        let daemons = (self.daemons())
-            .map(|daemon| DaemonSet {
-                namespace: daemon.namespace.clone(),
-                name: daemon.name.clone(),
-                shape: tables.shapes.index(&daemon.shape),
-                labels: tables.labels.index(&daemon.labels),
-            })
-            .collect();
+        let daemons = self.planning_daemons(&mut tables);
         PlanningInput {
             shapes: tables.shapes.values,
             label_sets: tables.labels.values,
@@ -92,16 +92,65 @@ impl ClusterState {
         }
     }
 
-    /// Whether `pod` needs a node and has no assignment.
+    /// The DaemonSets, each with the requests of its newest pod where it has one: what creates pods may state others
+    /// than the template (Karpenter: daemon overhead).
+    fn planning_daemons(&self, tables: &mut Tables) -> Vec<DaemonSet> {
+        let mut newest: FxHashMap<&Text, &PodRecord> = FxHashMap::default();
+        for pod in self.pods().filter(|pod| !pod.is_terminal() && !pod.terminating) {
+            let Some(daemon) = &pod.daemon else { continue };
+            let known = newest.entry(daemon).or_insert(pod);
+            if (known.created, &known.key) < (pod.created, &pod.key) {
+                *known = pod;
+            }
+        }
+        let read = |daemon: &DaemonRecord| {
+            let sample = newest.get(&Text::from(format!("{}/{}", daemon.namespace, daemon.name)));
+            let sample = sample.filter(|pod| pod.shape.requests != daemon.shape.requests);
+            let shape = sample.map(|pod| {
+                Arc::new(PodShape { requests: pod.shape.requests.clone(), ..PodShape::clone(&daemon.shape) })
+            });
+            DaemonSet {
+                namespace: daemon.namespace.clone(),
+                name: daemon.name.clone(),
+                shape: match shape {
+                    Some(shape) => tables.shapes.intern(shape),
+                    None => tables.shapes.index(&daemon.shape),
+                },
+                labels: tables.labels.index(&daemon.labels),
+            }
+        };
+        self.daemons().map(read).collect()
+    }
+
+    /// As [`ClusterState::planning_input_for`], for a plan by which nodes are replaced: those whose pods it moves are
+    /// drained once the pods have other nodes, and stay in their topology domains until they are gone, so that a pod
+    /// which leaves a zone empty waits for that. Such a pod gets a node in its zone, or its node stays.
+    #[must_use]
+    pub fn provisioning_input_for(&self, demand: Vec<&PodRecord>, policy: &Policy, now: Timestamp) -> PlanningInput {
+        let mut input = self.planning_input_for(demand, policy, now);
+        let is_replaced = |node: &Node| {
+            !self.replacements().is_empty()
+                && self.are_pods_moved_from(&node.name)
+                && !self.is_node_terminating(&node.name)
+        };
+        for node in input.nodes.iter_mut().filter(|node| is_replaced(node)) {
+            *node = node.drained();
+        }
+        input
+    }
+
+    /// Whether `pod` needs a node and has no assignment. A pod on a Node that leaves needs none while it cannot be evicted,
+    /// unless its PodDisruptionBudget may allow the eviction later.
     #[must_use]
     pub fn is_demand(&self, pod: &PodRecord, now: Timestamp) -> bool {
         let leaves = || {
-            pod.node.as_ref().is_some_and(|node| self.are_pods_moved_from(node))
-                && pod.is_reschedulable()
-                && !pod.blocks_disruption(now)
+            pod.node.as_ref().is_some_and(|node| self.are_pods_moved_from(node)) && self.needs_another_place(pod, now)
         };
         let waits = || {
-            pod.is_unschedulable() && self.nominated_node(pod).is_none() && self.external_hold_until(pod, now).is_none()
+            pod.is_unschedulable()
+                && self.other_scheduler_of(pod).is_none()
+                && self.nominated_node(pod).is_none()
+                && self.external_hold_until(pod, now).is_none()
         };
         self.assignments().get(&pod.key).is_none() && (waits() || leaves())
     }
@@ -110,6 +159,7 @@ impl ClusterState {
     /// its limits beside their new ones, as they are not terminating yet.
     fn planning_pool(&self, record: &PoolRecord) -> NodePool {
         let mut pool = record.pool.clone();
+        pool.catalogue = SharedCatalogue::clone(self.launch_catalogue(&record.pool));
         if let Some(why) = self.unmanaged_reason(record) {
             pool.not_ready = Some(NotReady::NodePool(why));
         }
@@ -258,23 +308,28 @@ struct Tables {
 }
 
 impl Tables {
-    /// Attachments of a bound pod's volumes. Their topology does not matter any more.
+    /// Attachments and claims of a bound pod's volumes. Their topology does not matter any more.
     fn attached(&mut self, volumes: &Arc<VolumeAlternatives>) -> u32 {
         let address = Arc::as_ptr(volumes) as usize;
         if let Some(known) = self.attached.get(&address) {
             return *known;
         }
-        let attachments = volumes.attachments.clone();
-        let index = self.volumes.intern(Arc::new(VolumeAlternatives { attachments, ..VolumeAlternatives::default() }));
+        let attached = VolumeAlternatives { any_of: Vec::new(), blocked: None, ..VolumeAlternatives::clone(volumes) };
+        let index = self.volumes.intern(Arc::new(attached));
         self.attached.insert(address, index);
         index
     }
 
-    fn pod(&mut self, pod: &PodRecord) -> Pod {
+    /// The pod, which may not be on nodes of the holds in `closed`.
+    fn pod(&mut self, pod: &PodRecord, closed: BTreeSet<Text>) -> Pod {
+        let shape = match closed.is_empty() {
+            true => self.shapes.index(&pod.shape),
+            false => self.shapes.intern(Arc::new(kept_off(&pod.shape, closed))),
+        };
         Pod {
             namespace: pod.key.namespace.clone(),
             name: pod.key.name.clone(),
-            shape: self.shapes.index(&pod.shape),
+            shape,
             labels: self.labels.index(&pod.labels),
             volumes: pod.volumes.as_ref().map(|volumes| self.volumes.index(volumes)),
             created: pod.created,
@@ -310,6 +365,20 @@ impl Tables {
             leaving,
         }
     }
+}
+
+/// The shape, for nodes of other holds than these.
+fn kept_off(shape: &PodShape, holds: BTreeSet<Text>) -> PodShape {
+    let mut shape = shape.clone();
+    let elsewhere = Requirement::new(HOLD, Operator::NotIn, holds);
+    if shape.node_affinity.is_empty() {
+        shape.node_affinity.push(NodeSelectorTerm { expressions: vec![elsewhere], names: Vec::new() });
+        return shape;
+    }
+    // A term that says nothing matches nothing, and stays so.
+    let terms = shape.node_affinity.iter_mut().filter(|term| **term != NodeSelectorTerm::default());
+    terms.for_each(|term| term.expressions.push(elsewhere.clone()));
+    shape
 }
 
 /// Distinct values in the order of insertion. The address is looked up first, because most pods

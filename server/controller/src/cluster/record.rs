@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::condition_digest::ConditionDigest;
 use drift::VersionedHash;
+use model::drain::RecordedDrain;
 use model::node_class::{NodeClassSpec, NodeClassStatus};
-use model::removal::DoNotDisrupt;
+use model::removal::{DoNotDisrupt, EvictionRule, is_never_evicted};
 use model::{
     ClaimName, DisruptionPolicy, LabelSelector, Labels, Millis, NodeName, NodePool, PodKey, PodShape, PoolName,
     ProviderId, Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives,
@@ -50,6 +51,8 @@ pub struct PodRecord {
     pub labels: Arc<Labels>,
     /// What its volumes require of the node.
     pub volumes: Option<Arc<VolumeAlternatives>>,
+    /// Names of the PersistentVolumes that it uses on the disk of its node.
+    pub local_volumes: Box<[Text]>,
     /// `spec.nodeName`.
     pub node: Option<NodeName>,
     /// `status.nominatedNodeName` set by kube-scheduler or another component: it reserved that
@@ -81,6 +84,8 @@ pub struct PodRecord {
     pub stated_cost: i32,
     /// Why it cannot be scheduled at all.
     pub invalid: Option<Text>,
+    /// `spec.schedulerName`, unless kube-scheduler places it.
+    pub other_scheduler: Option<Text>,
     /// `status.conditions[Ready]` is True.
     pub ready: bool,
     /// When Cluster Autoscaler last triggered a scale-up for this pod.
@@ -104,6 +109,7 @@ impl PodRecord {
             shape,
             labels,
             volumes: None,
+            local_volumes: Box::default(),
             node: None,
             nominated: None,
             own_nomination: None,
@@ -118,6 +124,7 @@ impl PodRecord {
             has_invalid_protection: false,
             stated_cost: 0,
             invalid: None,
+            other_scheduler: None,
             ready: false,
             external_scale_up: None,
         }
@@ -204,6 +211,8 @@ impl PodRecord {
 pub struct NodeRecord {
     /// Name.
     pub name: NodeName,
+    /// `metadata.uid`.
+    pub uid: Text,
     /// `spec.providerID`, empty when unset.
     pub provider_id: ProviderId,
     /// `metadata.labels`.
@@ -228,10 +237,8 @@ pub struct NodeRecord {
     pub capacity: Resources,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// Deadline in its drain annotation; `None` without a drain, or without a deadline.
-    pub drain_deadline: Option<Timestamp>,
-    /// Why it drains, as its drain annotation says, with the decision; empty without a drain.
-    pub drain_reason: Text,
+    /// The drain in its drain annotation.
+    pub drain: Option<RecordedDrain>,
 }
 
 impl NodeRecord {
@@ -440,9 +447,21 @@ pub struct PodBudgetRecord {
     /// `unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready can be evicted regardless
     /// of the budget.
     pub evicts_unhealthy_always: bool,
+    /// Its specification allows no eviction, whatever the number of pods.
+    pub never_allows: bool,
 }
 
 impl PodBudgetRecord {
+    fn eviction_rule(&self) -> EvictionRule {
+        EvictionRule { never_allows: self.never_allows, evicts_unhealthy_always: self.evicts_unhealthy_always }
+    }
+
+    /// Whether the API server refuses every eviction of a pod that these select until one of them is changed.
+    pub(super) fn never_evict<'b>(selecting: impl Iterator<Item = &'b Self>, ready: bool) -> bool {
+        let rules: Vec<EvictionRule> = selecting.map(Self::eviction_rule).collect();
+        is_never_evicted(&rules, ready)
+    }
+
     pub(super) fn selects(&self, labels: &Labels) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }

@@ -6,7 +6,7 @@ use super::replacement::Replacement;
 use super::state::ClusterState;
 use super::target::Target;
 use model::disruption_policy::DisruptionReason;
-use model::{ClaimName, NodeName, PodKey, Timestamp};
+use model::{ClaimName, NodeName, PodKey, Text, Timestamp};
 
 impl ClusterState {
     /// Begins the replacement of the machine of `claim`, whose pods are assigned to other nodes already.
@@ -85,10 +85,25 @@ impl ClusterState {
         }
     }
 
-    /// Pods on `node` that need another place before it is drained: those that run elsewhere again
-    /// and may be evicted.
+    /// Pods on `node` that need another place before it is drained.
     pub fn pods_to_move_from(&self, node: &NodeName, now: Timestamp) -> impl Iterator<Item = &PodRecord> {
-        self.pods_on(node).filter(move |pod| pod.is_reschedulable() && !pod.blocks_disruption(now))
+        self.pods_on(node).filter(move |pod| self.needs_another_place(pod, now))
+    }
+
+    /// Pods on `node` of schedulers that are not planned for, which would have to run elsewhere.
+    pub fn pods_of_other_schedulers_on(&self, node: &NodeName) -> impl Iterator<Item = (&PodRecord, &Text)> {
+        let pods = self.pods_on(node).filter(|pod| pod.is_workload() && !pod.terminating);
+        pods.filter_map(|pod| Some((pod, self.other_scheduler_of(pod)?)))
+    }
+
+    /// Whether a bound pod is planned elsewhere when its Node leaves: it runs elsewhere again, may be evicted now or later,
+    /// and is of a scheduler that is planned for.
+    #[must_use]
+    pub fn needs_another_place(&self, pod: &PodRecord, now: Timestamp) -> bool {
+        pod.is_reschedulable()
+            && !pod.blocks_disruption(now)
+            && self.other_scheduler_of(pod).is_none()
+            && !self.is_never_evicted(pod)
     }
 
     fn replacement_on(&self, node: &NodeName) -> Option<Replacement> {

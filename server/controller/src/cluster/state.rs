@@ -1,5 +1,6 @@
 //! Observed state of one cluster, with the indices that decisions need.
 
+mod attach_limits;
 mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use super::assignments::Assignments;
 use super::auxiliary::AuxiliaryRecords;
 use super::bookings::Bookings;
 use super::drift_evidence::DriftEvidence;
+use super::launch_catalogues::LaunchCatalogues;
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
 use super::pod_placement::PodPlacement;
 use super::pod_table::PodTable;
@@ -20,6 +22,7 @@ use super::record::{
 use super::replacement::Replacement;
 use super::successors::PodDemand;
 use super::target::Target;
+use model::drain::is_disrupted;
 use model::{ClaimName, Labels, NodeName, PodKey, PoolName, ProviderId, Text, Timestamp};
 
 /// Observed state of one cluster. No result depends on the order of a hash table, so that iteration
@@ -33,6 +36,8 @@ pub struct ClusterState {
     pods_left: u64,
     /// When a snapshot was accepted since the agent connected.
     synced: Option<Timestamp>,
+    /// When a snapshot was accepted last, of whichever connection.
+    last_synced: Option<Timestamp>,
     pods: PodTable,
     nodes: BTreeMap<NodeName, NodeRecord>,
     claims: BTreeMap<ClaimName, ClaimRecord>,
@@ -42,6 +47,8 @@ pub struct ClusterState {
     /// Nodes and NodeClaims with a deletion timestamp; indices of `nodes` and `claims`.
     deleting_nodes: BTreeSet<NodeName>,
     deleting_claims: BTreeSet<ClaimName>,
+    /// Nodes with the taint of a removal, whoever set it; index of `nodes`.
+    disrupted_nodes: BTreeSet<NodeName>,
     /// NodeClaims by provider id; index of `claims` and `assumed_claims`.
     claim_by_provider: FxHashMap<ProviderId, ClaimName>,
     /// Nodes by provider id; index of `nodes`.
@@ -63,6 +70,8 @@ pub struct ClusterState {
     auxiliary: AuxiliaryRecords,
     /// What the cloud says about instances and EC2NodeClasses; written by the controller.
     evidence: DriftEvidence,
+    /// Catalogues of `pools` with the attach limits of `auxiliary`.
+    launch_catalogues: LaunchCatalogues,
     /// Assignments of pods; written by the controller, removed by observations.
     assignments: Assignments,
     /// Room that holds book; written by the controller.
@@ -101,6 +110,12 @@ impl ClusterState {
         self.synced
     }
 
+    /// When the last snapshot was accepted, whether or not the agent is still connected.
+    #[must_use]
+    pub fn last_synced(&self) -> Option<Timestamp> {
+        self.last_synced
+    }
+
     /// Marks the state as outdated until the next snapshot: the agent disconnected.
     pub fn mark_unsynced(&mut self) {
         self.synced = None;
@@ -134,6 +149,7 @@ impl ClusterState {
             }
             Observation::Delete(key) => self.delete(&key, now),
         }
+        self.update_launch_catalogues();
     }
 
     fn replace(&mut self, snapshot: ClusterSnapshot, now: Timestamp) {
@@ -144,7 +160,7 @@ impl ClusterState {
         for key in &gone {
             self.delete(key, now);
         }
-        self.auxiliary.clear_records();
+        self.clear_auxiliary_records();
         let ClusterSnapshot { pods, nodes, claims, pools, daemons, namespaces, .. } = snapshot;
         let auxiliary = (snapshot.budgets.into_iter().map(Object::PodBudget))
             .chain(snapshot.classes.into_iter().map(Object::Class))
@@ -164,7 +180,7 @@ impl ClusterState {
         self.settle_restored_moves(now);
         self.restore_pod_event_times(&known, now);
         self.compact_maps();
-        self.synced = Some(now);
+        (self.synced, self.last_synced) = (Some(now), Some(now));
     }
 
     /// Inserts the pods of a snapshot. The first ones are inserted at once: none replaces another,
@@ -263,6 +279,7 @@ impl ClusterState {
             Object::Node(node) => self.upsert_node(node, now),
             Object::Claim(claim) => self.upsert_claim(claim),
             Object::Pool(pool) => {
+                self.launch_catalogues.mark_stale();
                 self.pools.insert(pool.pool.name.clone(), pool);
             }
             Object::Daemon(daemon) => {
@@ -273,7 +290,7 @@ impl ClusterState {
             }
             Object::PodBudget(budget) => self.auxiliary.insert_budget(budget),
             Object::Class(class) => self.auxiliary.insert_class(class),
-            Object::Attach(attach) => self.auxiliary.insert_attach_limits(attach),
+            Object::Attach(attach) => self.insert_attach_limits(attach),
             Object::Autoscaler(other) => self.auxiliary.insert_autoscaler(other),
             Object::Problem(problem) => self.auxiliary.insert_problem(problem),
         }
@@ -346,7 +363,8 @@ impl ClusterState {
             self.node_by_provider.insert(node.provider_id.clone(), node.name.clone());
         }
         set_membership(&mut self.deleting_nodes, &node.name, node.deleting);
-        self.nodes.insert(node.name.clone(), node);
+        set_membership(&mut self.disrupted_nodes, &node.name, is_disrupted(&node.taints));
+        self.insert_node(node);
     }
 
     fn delete(&mut self, key: &Key, now: Timestamp) {
@@ -366,10 +384,12 @@ impl ClusterState {
                 self.release_assignment(key, former, now);
             }
             Key::Node(name) => {
+                self.count_attach_limits(name, false);
                 if let Some(node) = self.nodes.remove(name) {
                     self.node_by_provider.remove(&node.provider_id);
                 }
                 self.deleting_nodes.remove(name);
+                self.disrupted_nodes.remove(name);
                 self.last_pod_event.remove(name);
                 self.pod_events.remove(name);
                 self.assignments.remove_target(&Target::Node(name.clone()));
@@ -384,6 +404,7 @@ impl ClusterState {
                 self.assignments.remove_target(&Target::Claim(name.clone()));
             }
             Key::Pool(name) => {
+                self.launch_catalogues.mark_stale();
                 self.pools.remove(name);
             }
             Key::Daemon(namespace, name) => {
@@ -394,7 +415,7 @@ impl ClusterState {
             }
             Key::PodBudget(namespace, name) => self.auxiliary.remove_budget(namespace, name),
             Key::Class(name) => self.auxiliary.remove_class(name),
-            Key::Attach(node) => self.auxiliary.remove_attach_limits(node),
+            Key::Attach(node) => self.remove_attach_limits(node),
             Key::Autoscaler(name) => self.auxiliary.remove_autoscaler(name),
             Key::Problem(about) => self.auxiliary.remove_problem(about),
         }
@@ -547,9 +568,10 @@ impl ClusterState {
         self.pods.ready_with(pod)
     }
 
-    /// Unschedulable pods (`PodRecord::is_unschedulable`), by namespace and name.
+    /// Unschedulable pods (`PodRecord::is_unschedulable`) of schedulers that are planned for, by namespace and name.
     pub fn unplaced_pods(&self) -> impl Iterator<Item = &PodRecord> {
-        self.pods.unplaced().filter_map(|key| self.pods.get(key))
+        let pods = self.pods.unplaced().filter_map(|key| self.pods.get(key));
+        pods.filter(|pod| self.other_scheduler_of(pod).is_none())
     }
 
     /// Pods that another component nominated for a node, by namespace and name.

@@ -2,9 +2,15 @@ use std::sync::Arc;
 
 use super::testing::{bound_to, claim, cpu, initialized_cluster, key, node, observe, pod, pool, text};
 use super::*;
-use model::input::Policy;
-use model::labels::{INITIALIZED, REGISTERED};
-use model::{Effect, NodeName, NodeStage, PodShape, ProviderId, Taint, Text, Timestamp};
+use model::disruption_policy::DisruptionReason;
+use model::input::{PlanningInput, Policy};
+use model::labels::{INITIALIZED, REGISTERED, ZONE};
+use model::plan::Plan;
+use model::schedulers::PlannedSchedulers;
+use model::{
+    Effect, LabelSelector, NodeName, NodeStage, Offering, PodShape, ProviderId, SpreadConstraint, Taint, Text,
+    Timestamp, Zone,
+};
 
 fn names(state: &ClusterState) -> (Vec<Text>, Vec<NodeName>) {
     let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
@@ -191,6 +197,30 @@ fn a_device_that_an_initializing_node_does_not_report_yet_displaces_no_pod() {
 }
 
 #[test]
+fn the_newest_pod_of_a_daemon_set_is_the_sample_of_its_requests() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    let shape = Arc::new(PodShape { requests: cpu(100), priority: 7, ..PodShape::default() });
+    let agent = DaemonRecord { namespace: text("kube-system"), name: text("agent"), shape, labels: Arc::default() };
+    observe(&mut state, 0, [Object::Daemon(agent)]);
+    let planned = |state: &ClusterState| {
+        let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
+        input.shapes[input.daemons[0].shape as usize].clone()
+    };
+    assert_eq!(planned(&state).requests, cpu(100), "without a pod, the template");
+    let live = |name: &str, millis: i64, created: i64| PodRecord {
+        daemon: Some(text("kube-system/agent")),
+        created: Some(Timestamp::from_millis(created)),
+        ..bound_to("m0", pod(name, millis))
+    };
+    observe(&mut state, 0, [live("agent-b", 300, 1), live("agent-a", 500, 2)].map(Object::Pod));
+    let sample = planned(&state);
+    assert_eq!((sample.requests, sample.priority), (cpu(500), 7));
+    // One that ends is none.
+    observe(&mut state, 0, [Object::Pod(PodRecord { terminating: true, ..live("agent-a", 500, 2) })]);
+    assert_eq!(planned(&state).requests, cpu(300));
+}
+
+#[test]
 fn pods_of_a_terminating_machine_are_planned_before_their_eviction() {
     let mut state = initialized_cluster(pool(), &["m0"]);
     let daemon = PodRecord { daemon: Some(text("kube-system/agent")), ..bound_to("m0", pod("agent", 10)) };
@@ -203,6 +233,54 @@ fn pods_of_a_terminating_machine_are_planned_before_their_eviction() {
     );
     assert_eq!(input.nodes[0].stage, NodeStage::Deleting);
     assert_eq!(input.nodes[0].pods.iter().map(|pod| pod.leaving).collect::<Vec<_>>(), [true, false]);
+}
+
+/// The input while the drifted `m0` is replaced, if the pool launches in these zones. `m0`, `m1` and `m2` are in the zones a, b
+/// and c, and each has room for the pods of the others besides its own, all of which are spread over zones.
+fn spread_over_zones(launched_in: &[&str]) -> PlanningInput {
+    let mut launching = pool();
+    let mut catalogue = launching.pool.catalogue.as_ref().clone();
+    for kind in &mut catalogue.types {
+        let first = kind.offerings[0].clone();
+        kind.offerings = launched_in.iter().map(|zone| Offering { zone: text(zone), ..first.clone() }).collect();
+    }
+    launching.pool.catalogue = Arc::new(catalogue);
+    let mut state = initialized_cluster(launching, &[]);
+    let spread = SpreadConstraint {
+        topology_key: text(ZONE),
+        max_skew: 1,
+        min_domains: None,
+        hard: true,
+        selector: Some(LabelSelector::default()),
+        honor_node_affinity: true,
+        honor_node_taints: false,
+    };
+    let shape = Arc::new(PodShape { requests: cpu(500), spread: vec![spread], ..PodShape::default() });
+    for (machine, zone) in [("m0", "a"), ("m1", "b"), ("m2", "c")] {
+        let (mut claim, mut node) = (claim(machine), node(machine));
+        claim.labels.insert(text(ZONE), text(zone));
+        node.labels.insert(text(ZONE), text(zone));
+        let web = PodRecord { shape: Arc::clone(&shape), ..pod(&format!("web-{zone}"), 500) };
+        observe(&mut state, 0, [Object::Claim(claim), Object::Node(node), Object::Pod(bound_to(machine, web))]);
+    }
+    let now = Timestamp::from_millis(1);
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, now);
+    state.provisioning_input_for(state.demand(now), &Policy::default(), now)
+}
+
+#[test]
+fn a_pod_whose_node_is_replaced_stays_in_the_zone_that_would_have_none() {
+    let plan = |launched_in: &[&str]| -> Plan {
+        let input = spread_over_zones(launched_in);
+        assert_eq!(input.pods.iter().map(|pod| &pod.name).collect::<Vec<_>>(), [&text::<Text>("web-a")]);
+        planner::plan(&input).expect("the input is valid").plan
+    };
+    let replaced = plan(&["a", "b", "c"]);
+    assert_eq!((replaced.nodes.len(), replaced.placements.len(), replaced.unschedulable.len()), (1, 0, 0));
+    assert_eq!(replaced.nodes[0].zones.to_vec(), [Zone::from("a")]);
+    // Until m0 is gone zone a counts with no pod: a second one in b or c would be two more than that.
+    let kept = plan(&["b", "c"]);
+    assert_eq!((kept.nodes.len(), kept.placements.len(), kept.unschedulable), (0, 0, vec![0]));
 }
 
 #[test]
@@ -236,6 +314,19 @@ fn an_initializing_node_has_the_resources_of_its_claim_that_it_does_not_report_y
     let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
     assert_eq!(input.nodes[0].allocatable.get("nvidia.com/gpu"), 4);
     assert_eq!(input.nodes[0].stage, NodeStage::Registered);
+}
+
+#[test]
+fn the_time_of_the_last_snapshot_is_kept_when_the_agent_has_gone() {
+    let mut state = ClusterState::default();
+    assert_eq!((state.synced_since(), state.last_synced()), (None, None));
+    let at = |seconds: i64| Timestamp::from_millis(seconds * 1_000);
+    state.apply(Observation::Snapshot(Box::default()), at(7));
+    assert_eq!((state.synced_since(), state.last_synced()), (Some(at(7)), Some(at(7))));
+    state.mark_unsynced();
+    assert_eq!((state.synced_since(), state.last_synced()), (None, Some(at(7))));
+    state.apply(Observation::Snapshot(Box::default()), at(9));
+    assert_eq!(state.last_synced(), Some(at(9)));
 }
 
 #[test]
@@ -384,4 +475,72 @@ fn pod_events_of_a_first_snapshot_are_dated_by_the_claims() {
     // A change observed by this process is an event, regardless of the claim: a is deleted.
     let changed = ClusterSnapshot { pods: picture().pods.split_off(1), ..picture() };
     assert_eq!(show(changed, 1_100_000), [1_100_000, 300_000, 1_000_000, 1_000_000, 700_000]);
+}
+
+/// A pod that `scheduler` places.
+fn placed_by(scheduler: &str, pod: PodRecord) -> PodRecord {
+    PodRecord { other_scheduler: Some(text(scheduler)), ..pod }
+}
+
+#[test]
+fn pods_of_other_schedulers_are_planned_only_if_the_scheduler_is_named() {
+    let mut state = initialized_cluster(pool(), &["m0", "m1"]);
+    let waiting = [placed_by("volcano", pod("a", 100)), placed_by("yunikorn", pod("b", 100)), pod("c", 100)];
+    observe(&mut state, 0, waiting.map(Object::Pod));
+    // m0 leaves with two pods of volcano and one of kube-scheduler.
+    let bound = [placed_by("volcano", pod("d", 100)), pod("e", 100)];
+    observe(&mut state, 0, bound.map(|pod| Object::Pod(bound_to("m0", pod))));
+    state.mark_for_deletion(&text("m0"));
+    let shown = |state: &ClusterState| -> Vec<Text> { state.unplaced_pods().map(|pod| pod.key.name.clone()).collect() };
+    assert_eq!((names(&state).0, shown(&state)), (vec![text("c"), text("e")], vec![text("c")]));
+    state.set_schedulers(PlannedSchedulers::beside_default("volcano, other"));
+    let planned = ["a", "c", "d", "e"].map(text).to_vec();
+    assert_eq!((names(&state).0, shown(&state)), (planned, vec![text("a"), text("c")]));
+    let left = state.pods_of_other_schedulers_on(&text("n-m0")).count();
+    assert_eq!(left, 0, "a place elsewhere is planned for each");
+}
+
+/// A PodDisruptionBudget of all pods of the namespace.
+fn budget(name: &str, never_allows: bool, evicts_unhealthy_always: bool) -> PodBudgetRecord {
+    PodBudgetRecord {
+        namespace: text("default"),
+        name: text(name),
+        selector: Some(LabelSelector::new(Vec::new())),
+        allowed: 0,
+        evicts_unhealthy_always,
+        never_allows,
+    }
+}
+
+/// Whether the pod of a machine that leaves is planned beside these budgets.
+fn is_planned_beside(budgets: &[PodBudgetRecord], ready: bool) -> bool {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    observe(&mut state, 0, [Object::Pod(PodRecord { ready, ..bound_to("m0", pod("a", 100)) })]);
+    observe(&mut state, 0, budgets.iter().cloned().map(Object::PodBudget));
+    state.mark_for_deletion(&text("m0"));
+    names(&state).0 == [text("a")]
+}
+
+#[test]
+fn a_pod_that_is_never_evicted_needs_no_machine_and_one_that_waits_for_its_budget_does() {
+    // None allows an eviction now. The last of these never does.
+    assert!(is_planned_beside(&[], true));
+    assert!(is_planned_beside(&[budget("b", false, false)], true));
+    assert!(!is_planned_beside(&[budget("b", true, false)], true));
+    // A pod that is not ready may be evicted regardless of the budget, if that says so.
+    assert!(is_planned_beside(&[budget("b", true, true)], false));
+    assert!(!is_planned_beside(&[budget("b", true, false)], false));
+    // A pod with several is never evicted.
+    assert!(!is_planned_beside(&[budget("b", false, true), budget("c", false, true)], false));
+}
+
+#[test]
+fn a_budget_that_comes_to_allow_evictions_or_no_more_has_pods_planned_again() {
+    let mut state = initialized_cluster(pool(), &[]);
+    let of = |budget: PodBudgetRecord| Observation::upsert(Object::PodBudget(budget));
+    assert!(state.may_change_evictions(&of(budget("b", true, false))));
+    observe(&mut state, 0, [Object::PodBudget(budget("b", true, false))]);
+    assert!(!state.may_change_evictions(&of(budget("b", true, false))), "its status alone has changed");
+    assert!(state.may_change_evictions(&of(budget("b", false, false))));
+    assert!(state.may_change_evictions(&Observation::Delete(Key::PodBudget(text("default"), text("b")))));
 }

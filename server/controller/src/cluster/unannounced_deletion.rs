@@ -6,9 +6,6 @@ use std::collections::BTreeSet;
 use super::{ClusterSnapshot, ClusterState, Key, NodeRecord, Object, PodRecord};
 use model::Text;
 
-/// Taint of a Node that is being drained.
-pub(super) const DISRUPTED: &str = "karpenter.sh/disrupted";
-
 impl ClusterState {
     /// The object, if its deletion would be unannounced: a pod on a Node that is not terminating,
     /// ready or not; a Node that is ready and not terminating; a NodeClaim or NodePool without
@@ -18,10 +15,9 @@ impl ClusterState {
         match key {
             Key::Pod(key) => self.pod(key).filter(|pod| self.is_on_staying_node(pod)).cloned().map(Object::Pod),
             Key::Node(name) => {
-                let drained = |node: &NodeRecord| node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED);
-                let stays = |node: &&NodeRecord| node.ready && !drained(node) && !self.is_node_terminating(name);
-                let node = self.node(name).filter(stays);
-                node.cloned().map(Object::Node)
+                // The NodeClaim of a drain may be deleted before the Node.
+                let stays = |node: &&NodeRecord| node.ready && node.drain.is_none() && !self.is_node_terminating(name);
+                self.node(name).filter(stays).cloned().map(Object::Node)
             }
             Key::Claim(name) => {
                 let stays = !self.is_marked_for_deletion(name) && self.is_claim_observed(name);

@@ -80,7 +80,7 @@ impl<'v> Candidates<'v> {
                 continue;
             };
             let terminating = state.is_node_terminating(&node.name) || view.being_removed.contains(&claim.name);
-            let is_replaced = state.replacement_of(&claim.name).is_some();
+            let is_replaced = state.replacement_of(&claim.name).is_some() || view.being_replaced.contains(&claim.name);
             let nodes = found.pools.entry(&claim.pool).or_default();
             nodes.total += 1;
             nodes.unavailable += usize::from(terminating || is_replaced || !node.ready);
@@ -198,6 +198,11 @@ mod tests {
             ..DisruptionView::of(&state, now)
         };
         assert_eq!((names(&view), counts(&view)), (vec!["m4"], (5, 2)));
+        let view = DisruptionView {
+            being_replaced: BTreeSet::from([ClaimName::from("m3")]),
+            ..DisruptionView::of(&state, now)
+        };
+        assert_eq!((names(&view), counts(&view)), (vec!["m4"], (5, 2)), "an earlier method of the pass replaces m3");
     }
 
     #[test]

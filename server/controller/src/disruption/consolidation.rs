@@ -11,7 +11,7 @@
 //! [`Underutilized`](super::methods::consolidation::Underutilized) removes them once their pods have
 //! initialized nodes to go to.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::consolidation_check::{Facts, is_outdated};
@@ -22,9 +22,11 @@ use super::plan_input::{build, candidates};
 use crate::cluster::{DecidedMoves, Target};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption_allowance::DisruptionDemand;
-use crate::guardrails::Guard;
+use crate::guardrails::rate_limits::RateLimitRoom;
 use crate::guardrails::shadow::ShadowInput;
+use crate::guardrails::{Guard, ReplacementRoom};
 use crate::node_report::planned_blocks::PlannedBlocks;
+use crate::order::charged_cost;
 use crate::provisioning::pending_plan::have_limits_room;
 use crate::provisioning::{
     DisruptionFacts, DisruptionJob, DisruptionOutcome, PlanJob, PlanNumber, PlanRequest, PlannedPool,
@@ -33,7 +35,7 @@ use crate::settings::ConsolidationSettings;
 use crate::status_reporter::Rejection;
 use crate::unavailable_offerings::Probing;
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, Removal};
-use model::disruption_plan::{Command, DisruptionPlan, DisruptionPlanSettings};
+use model::disruption_plan::{Command, DisruptionPlan, DisruptionPlanSettings, MachineAllowance};
 use model::disruption_policy::DisruptionReason;
 use model::plan::PlanReport;
 use model::removal::RemovalReason;
@@ -70,8 +72,10 @@ impl ClusterController {
         }
         let found = self.nodes_to_consolidate(ctx);
         let may_launch = !ctx.guardrails.is_breaker_engaged(&self.cluster) && !self.has_unused_machine_under_way();
+        // A further removal would take the room that it may find.
+        let may_move = self.state.moved_pod_without_room().is_none();
         ctx.release_guardrails();
-        if found.is_any_now && may_launch {
+        if found.is_any_now && may_launch && may_move {
             self.request_consolidation(ctx);
         } else {
             self.disruption.consolidation.checked_at = Some(ctx.now);
@@ -112,16 +116,23 @@ impl ClusterController {
             return;
         }
         consolidation.begin(ctx.now, self.state.pods_left());
-        let job = self.disruption_job(number, ctx);
+        let room = self.replacement_room(ctx);
+        let job = self.disruption_job(number, room, ctx);
         let revisions = self.state.pools().map(|record| (record.pool.name.clone(), record.revision.clone())).collect();
         let is_searched = job.search_steps > 0 || !ctx.settings.search.is_enabled();
         let (version, last_decision) = (self.state.openings_version(), self.decisions.last_id());
+        let more_room_at = room.and_then(|room| room.removals.more_at.into_iter().chain(room.launches.more_at).min());
         self.disruption.consolidation.pending =
-            Some(PendingConsolidation { number, version, last_decision, revisions, is_searched });
+            Some(PendingConsolidation { number, version, last_decision, revisions, is_searched, more_room_at });
         ctx.effects.push(Effect::Plan(Box::new(PlanJob::Disruption(Box::new(job)))));
     }
 
-    fn disruption_job(&mut self, number: PlanNumber, ctx: &mut Context<'_>) -> DisruptionJob {
+    fn disruption_job(
+        &mut self,
+        number: PlanNumber,
+        room: Option<ReplacementRoom>,
+        ctx: &mut Context<'_>,
+    ) -> DisruptionJob {
         let ConsolidationSettings { min_savings, churn_price, .. } = ctx.settings.consolidation;
         let spot_to_spot = ctx.settings.feature_gates.spot_to_spot_consolidation;
         let mut job = DisruptionJob {
@@ -129,7 +140,14 @@ impl ClusterController {
             cluster: self.cluster.clone(),
             facts: self.disruption_facts(ctx),
             build,
-            settings: DisruptionPlanSettings { min_savings, churn_price, spot_to_spot, node_repair: false },
+            settings: DisruptionPlanSettings {
+                min_savings,
+                churn_price,
+                spot_to_spot,
+                node_repair: false,
+                removals: room.map(|room| allowance(room.removals)),
+                launches: room.map(|room| allowance(room.launches)),
+            },
             search_steps: 0,
             are_limits_exhausted: std::mem::take(&mut self.disruption.consolidation.exceeded_limits),
         };
@@ -147,7 +165,7 @@ impl ClusterController {
     /// What a plan of disruption is made from now.
     fn disruption_facts(&self, ctx: &mut Context<'_>) -> DisruptionFacts {
         let of_pool = |pool: &NodePool| PlannedPool {
-            catalogue: ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Excluded, ctx.now),
+            catalogue: ctx.offerings.mask_catalogue(self.state.launch_catalogue(pool), Probing::Excluded, ctx.now),
             freeze: self.freeze_of_launches(&pool.name, ctx),
             keeps_nodes: self.disruption.backoff.until(&pool.name, ctx.now).is_some()
                 || self.freeze_of_disruption(&pool.name, ctx).is_some(),
@@ -196,7 +214,9 @@ impl ClusterController {
         let pending = self.disruption.consolidation.pending.take_if(|pending| pending.number == request.number);
         let Some(pending) = pending else { return };
         let searched_at = if pending.is_searched { ctx.now + RECHECK } else { ctx.now + SEARCH_RETRY };
-        let idle_until = self.next_look(ctx).min(searched_at);
+        // More may be removed when a window of the rate limits moves on.
+        let idle_until = pending.more_room_at.into_iter().chain([self.next_look(ctx), searched_at]).min();
+        let idle_until = idle_until.unwrap_or(searched_at);
         self.disruption.consolidation.record_idle(pending.version, idle_until);
         let Ok(planned) = outcome else { return };
         self.disruption.consolidation.planned_blocks = PlannedBlocks::of(&planned, request.input.now);
@@ -290,7 +310,9 @@ impl ClusterController {
     }
 
     /// Launches the machines of the plan, assigns its pods, and puts the removed machines under replacement.
-    /// If a guardrail limits a launch, nothing is done: the moves count on each machine.
+    /// If a guardrail limits a launch or a removal, nothing is done: the moves count on each machine, and a machine that
+    /// is launched for one that may not be removed then costs and saves nothing. The removals are reserved last, when
+    /// nothing else holds the plan back.
     fn apply_consolidation(
         &mut self,
         request: PlanRequest,
@@ -303,12 +325,25 @@ impl ClusterController {
         // The plan as it was made is recorded.
         let mut plan = planned.plan.clone();
         let machines = plan.nodes.len();
-        let new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
+        let new_cost = charged_cost(input, &plan);
         self.limit_launches(input, &mut plan, &mut PlanReport::default(), ctx);
         if plan.nodes.len() < machines {
             return self.note_rejected_plan(removals, Rejection::Budget, "a guardrail holds back a launch of the plan");
         }
-        let (id, launches, assignments) = self.assign_plan(input, &plan, ctx);
+        if !self.reserve_removals(removals, ctx) {
+            // Others took what was left since the plan was requested: the next one has what is left now.
+            self.disruption.consolidation.idle = None;
+            return self.note_rejected_plan(
+                removals,
+                Rejection::Budget,
+                "a guardrail holds back a removal of the plan",
+            );
+        }
+        let (id, mut launches, assignments) = self.assign_plan(input, &plan, ctx);
+        for machine in &mut launches {
+            machine.reason =
+                format!("decision {}: its pods leave nodes that it replaces at a lower price", id.0).into();
+        }
         for removal in removals {
             self.state.begin_consolidation(&removal.claim, ctx.now);
         }
@@ -329,7 +364,7 @@ impl ClusterController {
     }
 
     /// Ends the consolidation of machines with pods that have no place any more, before a plan launches
-    /// machines for them: the pods stay where they run.
+    /// machines for them, or whose places cost as much as the machine: the pods stay where they run.
     pub(crate) fn end_invalid_consolidations(&mut self, ctx: &Context<'_>) {
         if self.state.replacements().is_empty() || !ctx.disabled_guards.is_enabled(Guard::ConsolidationEnd) {
             return;
@@ -342,12 +377,28 @@ impl ClusterController {
         let of_consolidation = self.state.replacements().iter().filter(|(claim, begun)| {
             begun.reason == DisruptionReason::Underutilized && !self.state.is_marked_for_deletion(claim)
         });
-        let invalid: BTreeSet<ClaimName> =
-            of_consolidation.map(|(claim, _)| claim).filter(|claim| !has_place(claim)).cloned().collect();
-        for claim in invalid {
-            self.note_ended_replacement(&claim, Rejection::Scheduling, "a pod has no other place any more");
+        let consolidations = self.consolidations();
+        let why = |claim: &ClaimName| match has_place(claim) {
+            false => Some("a pod has no other place any more"),
+            true if !self.still_saves(claim, &consolidations, ctx.now) => {
+                Some("other pods took the room, and what its pods have instead costs as much as the node")
+            }
+            true => None,
+        };
+        let invalid: BTreeMap<ClaimName, &str> =
+            of_consolidation.filter_map(|(claim, _)| Some((claim.clone(), why(claim)?))).collect();
+        for (claim, why) in invalid {
+            self.note_ended_replacement(&claim, Rejection::Scheduling, why);
             self.end_replacement(&claim, ctx);
         }
+    }
+}
+
+/// What a plan may begin within `room`.
+fn allowance(room: RateLimitRoom) -> MachineAllowance {
+    MachineAllowance {
+        machines: u32::try_from(room.machines).unwrap_or(u32::MAX),
+        usd_per_hour: room.usd_per_hour.unwrap_or(MicroUsd(i64::MAX)),
     }
 }
 

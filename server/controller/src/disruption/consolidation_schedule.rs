@@ -51,6 +51,8 @@ pub(crate) struct PendingConsolidation {
     pub revisions: BTreeMap<PoolName, Text>,
     /// Whether it may search for groups of nodes, or searches are disabled.
     pub is_searched: bool,
+    /// When the rate limits leave more room than the plan has; `None` if they do not limit it.
+    pub more_room_at: Option<Timestamp>,
 }
 
 /// A look at the cluster that led to nothing.

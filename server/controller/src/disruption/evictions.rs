@@ -34,10 +34,11 @@ impl<'v> EvictionReader<'v> {
     /// The evictions that the drain of the machine takes.
     pub fn machine(&mut self, candidate: &Candidate<'_>) -> MachineEvictions {
         let (view, mut found) = (self.view, MachineEvictions::default());
-        for pod in view.state.pods_on(&candidate.node.name).filter(|pod| pod.is_workload() && !pod.terminating) {
+        for pod in view.state.pods_on(&candidate.node.name).filter(|pod| !pod.terminating) {
             let mut budgets = view.state.pod_budgets_of(pod);
             let (first, is_only) = (budgets.next(), budgets.next().is_none());
-            if let Some(one) = first.filter(|_| !pod.blocks_disruption(view.now)) {
+            let is_evicted = pod.is_evicted_by_drains() && !pod.blocks_disruption(view.now);
+            if let Some(one) = first.filter(|_| is_evicted) {
                 found.has_several_budgets |= !is_only;
                 if is_only && (pod.ready || !one.evicts_unhealthy_always) {
                     let key = Text::from(format!("{}/{}", one.namespace, one.name));

@@ -18,7 +18,7 @@ use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::guardrails::shadow::ShadowInput;
 use crate::nodeclaim::{DrainTerms, TerminationReason};
-use crate::{Decision, DecisionId, DecisionReason, Effect, Removal};
+use crate::{Decision, DecisionId, DecisionReason, Effect, OutgoingNode, Removal};
 use model::removal::RemovalReason;
 use model::{ClaimName, MicroUsd};
 
@@ -31,7 +31,7 @@ impl ClusterController {
         }
         let plan_due = self.pending_plan_due(ctx);
         let state = &self.state;
-        self.disruption.recommended.retain(|claim| state.claim(claim).is_some());
+        self.disruption.drop_old_notices(|claim| state.claim(claim).is_some(), ctx.now);
         let view = view_of(&self.state, &self.decisions, &self.disruption, ctx);
         let Pass { proposals, held_by_budget, blocked_repairs } = self.disruption.reconcile(&view, interval, plan_due);
         self.status_reporter.replace_blocked_repairs(blocked_repairs);
@@ -85,6 +85,7 @@ impl ClusterController {
     fn check_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> (Vec<Removal>, Option<RemovalRecord>) {
         let Proposal { method, selected, removals, drain_terms, .. } = proposal;
         let reason = method.reason();
+        let removals = self.keep_annotations(removals, reason.removal);
         let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, reason.removal, ctx) };
         let (removals, check) = self.verify_removals(removals, reason.removal, drain_terms.deadline, ctx);
         let decided = removals.iter().map(|removal| removal.claim.clone()).collect();
@@ -105,11 +106,37 @@ impl ClusterController {
     /// moved out and not kept: the input of a plan is as large as the cluster.
     pub(crate) fn record_decision(&mut self, mut decision: Decision, ctx: &mut Context<'_>) {
         decision.replacements = self.replacements_to_record(&decision);
+        decision.removed = decision.removals.iter().map(|removal| self.outgoing_node(&removal.claim)).collect();
+        decision.replaced = self.newly_replaced(&decision);
         let kept = Decision { basis: None, removal_record: None, ..decision.clone() };
         self.note_costs_of(&kept);
         self.decisions.push(kept);
         self.status_reporter.mark_dirty();
         ctx.effects.push(Effect::RecordDecision(Box::new(decision)));
+    }
+
+    /// The nodes whose replacement the decision records first; from now on they are planned by it.
+    fn newly_replaced(&mut self, decision: &Decision) -> Vec<OutgoingNode> {
+        let claims = decision.replacements.iter().map(|replacement| &replacement.claim);
+        let new: Vec<&ClaimName> = claims.filter(|claim| !self.disruption.planned_by.contains_key(*claim)).collect();
+        let replaced = new.iter().map(|claim| self.outgoing_node(claim)).collect();
+        self.disruption.planned_by.extend(new.into_iter().map(|claim| (claim.clone(), decision.id)));
+        replaced
+    }
+
+    /// What is known of a node that goes.
+    fn outgoing_node(&self, claim: &ClaimName) -> OutgoingNode {
+        let node = self.state.node_of_claim(claim);
+        let instance = self.claims.get(claim).and_then(|machine| machine.instance());
+        OutgoingNode {
+            claim: claim.clone(),
+            node: node.map(|node| node.name.clone()).unwrap_or_default(),
+            pool: self.state.claim(claim).map(|claim| claim.pool.clone()).unwrap_or_default(),
+            instance_type: instance.map(|instance| instance.instance_type.as_text().clone()).unwrap_or_default(),
+            capacity_type: instance.map(|instance| instance.capacity_type.as_str().into()).unwrap_or_default(),
+            price: self.price_of(claim),
+            planned_by: self.disruption.planned_by.get(claim).copied(),
+        }
     }
 
     /// Executes a durable decision as far as it is still valid; the rest is decided again.
@@ -133,7 +160,7 @@ impl ClusterController {
             if valid.contains(&removal.claim) && self.may_remove(&removal.claim, method.reason().removal, ctx) {
                 self.begin_removal(method, decision.id, removal, terms, ctx);
             } else {
-                ctx.guardrails.cancel_removal(&self.cluster, &removal.claim);
+                self.cancel_removal(&removal.claim, ctx);
             }
         }
     }
@@ -187,6 +214,7 @@ fn view_of<'v>(
     DisruptionView {
         backoff: disruption.backoff.clone(),
         recommended: disruption.recommended.clone(),
+        maintenance: disruption.maintenance(),
         waits_for_initialization: ctx.disabled_guards.is_enabled(Guard::InitializedReplacement),
         being_removed: decisions.claims_being_removed(),
         feature_gates: ctx.settings.feature_gates,

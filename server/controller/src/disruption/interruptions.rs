@@ -3,10 +3,15 @@
 //!
 //! The drain begins when that plan has arrived, or after `guardrails.replacement-wait`, and runs while the
 //! new machines boot. A notice for a machine that is being drained brings the end of the drain forward.
+//!
+//! A notice that cannot be true is refused, and one that should not be believed alone waits for the cloud's answer
+//! ([`notices`](super::notices)). Scheduled maintenance leaves time: its machine is replaced as an unhealthy one is where
+//! repairs are voluntary, held by budgets, freezes and PodDisruptionBudgets.
 
 use super::method::{DisruptionView, InterruptionNotice};
 use super::settings::RebalanceRecommendations;
 use super::{Disruption, Proposal};
+use crate::Finding;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::unavailable_offerings::OfferingOutcome;
@@ -26,21 +31,49 @@ impl ClusterController {
         ctx: &mut Context<'_>,
     ) {
         let Some(claim) = self.claim_of_instance(provider_id) else { return };
+        let paid =
+            self.claims.get(&claim).and_then(|machine| machine.instance()).map(|instance| instance.capacity_type);
+        if paid.is_some_and(|paid| !concerns(kind, paid)) {
+            return self.report_finding(Finding::ImpossibleNotice { claim, kind }, ctx);
+        }
+        if self.notices.is_believed(&claim, kind, self.most_notices(ctx), ctx.now) {
+            self.follow_notice(&claim, kind, ends, ctx);
+        } else {
+            self.notices.await_answer(claim, kind, ends, ctx.now);
+        }
+    }
+
+    /// How many machines may be named by notices in a minute that are followed without a question: as many as may be
+    /// deleted by hand at once.
+    fn most_notices(&self, ctx: &Context<'_>) -> usize {
+        ctx.settings.guardrails.removal.by_hand(self.claims.len())
+    }
+
+    /// Does what follows from a notice that is believed.
+    pub(super) fn follow_notice(
+        &mut self,
+        claim: &ClaimName,
+        kind: InterruptionKind,
+        ends: Option<Timestamp>,
+        ctx: &mut Context<'_>,
+    ) {
         let is_recommendation = kind == InterruptionKind::RebalanceRecommendation;
         let is_followed = !is_recommendation || ctx.settings.disruption.rebalance == RebalanceRecommendations::Replace;
-        self.record_notice_events(&claim, kind, ctx);
+        self.record_notice_events(claim, kind, ctx);
         if !is_followed {
             return;
         }
         if kind.takes_capacity_back() && ctx.disabled_guards.is_enabled(Guard::WarnedOffering) {
-            self.exclude_offering_of(&claim, ctx);
+            self.exclude_offering_of(claim, ctx);
         }
-        if is_recommendation {
-            return self.disruption.recommend_removal(claim);
+        match kind {
+            InterruptionKind::RebalanceRecommendation => return self.disruption.recommend_removal(claim.clone()),
+            InterruptionKind::ScheduledChange => return self.disruption.announce_maintenance(claim.clone(), ctx.now),
+            _ => {}
         }
-        self.interrupted_owners.record(self.state.moves_of(&claim, None, ctx.now).owners, ctx.now);
-        self.remove_interrupted(&claim, kind, deadline_of(kind, ends, ctx.now), ctx);
-        self.record_interrupted_event(&claim, kind, ctx);
+        self.interrupted_owners.record(self.state.moves_of(claim, None, ctx.now).owners, ctx.now);
+        self.remove_interrupted(claim, kind, deadline_of(kind, ends, ctx.now), ctx);
+        self.record_interrupted_event(claim, kind, ctx);
     }
 
     /// Decides the removal of the machine, whose drain ends by `deadline`.
@@ -95,10 +128,21 @@ fn deadline_of(kind: InterruptionKind, ends: Option<Timestamp>, now: Timestamp) 
         InterruptionKind::SpotInterrupted | InterruptionKind::CapacityReservationInterrupted => {
             Some(ends.unwrap_or(now + NOTICE_PERIOD))
         }
-        InterruptionKind::ScheduledChange => ends,
         InterruptionKind::InstanceStopped
         | InterruptionKind::InstanceTerminated
         | InterruptionKind::StatusCheckFailed => Some(now),
-        InterruptionKind::RebalanceRecommendation => None,
+        InterruptionKind::RebalanceRecommendation | InterruptionKind::ScheduledChange => None,
+    }
+}
+
+/// Whether the cloud sends such a notice about an instance that is paid so.
+fn concerns(kind: InterruptionKind, paid: CapacityType) -> bool {
+    match kind {
+        InterruptionKind::SpotInterrupted | InterruptionKind::RebalanceRecommendation => paid == CapacityType::Spot,
+        InterruptionKind::CapacityReservationInterrupted => paid == CapacityType::Reserved,
+        InterruptionKind::ScheduledChange
+        | InterruptionKind::InstanceStopped
+        | InterruptionKind::InstanceTerminated
+        | InterruptionKind::StatusCheckFailed => true,
     }
 }

@@ -1,6 +1,6 @@
 //! The interface of disruption methods: what a method decides from, and what it selects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use super::replacement_backoff::ReplacementBackoff;
@@ -43,10 +43,14 @@ pub(crate) struct DisruptionView<'v> {
     /// NodeClaims whose removal is decided and not durable. They are not selected again, and count
     /// against budgets.
     pub being_removed: BTreeSet<ClaimName>,
+    /// NodeClaims that earlier methods of the pass replace. They count as those whose replacement has begun.
+    pub being_replaced: BTreeSet<ClaimName>,
     /// The interruption notice that the cloud just sent.
     pub notice: Option<InterruptionNotice>,
     /// NodeClaims whose instances the cloud recommends to leave.
     pub recommended: BTreeSet<ClaimName>,
+    /// NodeClaims of whose instances the cloud has scheduled maintenance, and since when that is known.
+    pub maintenance: BTreeMap<ClaimName, Timestamp>,
     /// Features that are on.
     pub feature_gates: FeatureGates,
     /// Replacements that failed.
@@ -78,8 +82,10 @@ impl<'v> DisruptionView<'v> {
         Self {
             state,
             being_removed: BTreeSet::new(),
+            being_replaced: BTreeSet::new(),
             notice: None,
             recommended: BTreeSet::new(),
+            maintenance: BTreeMap::new(),
             feature_gates: FeatureGates::default(),
             repair: RepairMode::default(),
             max_unavailable_nodes: None,

@@ -16,7 +16,7 @@ pub(crate) mod static_scale_down;
 pub(crate) mod voluntary_repair;
 
 use super::method::Method;
-use crate::DecisionReason;
+use crate::{DecisionReason, MethodReason};
 
 /// All methods. In a pass, those that are not urgent run in this order, which is that of the precedence of
 /// their reasons.
@@ -41,6 +41,11 @@ pub(super) fn in_passes() -> impl Iterator<Item = &'static dyn Method> {
 /// The methods that remove a machine as soon as their cause is known.
 pub(super) fn urgent() -> impl Iterator<Item = &'static dyn Method> {
     METHODS.iter().copied().filter(|method| method.reason().is_urgent())
+}
+
+/// Why the methods remove nodes, each with the kind of its decisions.
+pub fn method_reasons() -> impl Iterator<Item = MethodReason> {
+    METHODS.iter().map(|method| method.reason())
 }
 
 /// The method whose decisions have this reason; `None` for provisioning.

@@ -89,6 +89,7 @@ impl ClusterController {
         input.destinations = plan.placements.values().filter(stays).cloned().collect();
         if voluntary {
             self.add_pools(&mut input, &decided);
+            input.opt_in = self.opt_in_pools(&input.nodes.iter().map(|node| &node.claim).collect());
             self.add_pods(&mut input);
             self.add_replicas_elsewhere(&mut input, &decided);
         }

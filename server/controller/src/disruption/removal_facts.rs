@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::cluster::{ClusterState, PodBudgetRecord, PodRecord};
-use crate::nodeclaim::recovery::DISRUPTED;
+use model::Text;
 use model::removal::{PodBudget, RemovalPod};
-use model::taints::first_untolerated;
-use model::{Effect, Taint, Text};
 
 /// What the eviction of `pod` is judged by. The PodDisruptionBudgets that select it are added to `budgets`.
 pub(super) fn removal_pod(
@@ -14,10 +12,8 @@ pub(super) fn removal_pod(
     pod: &PodRecord,
     budgets: &mut BTreeMap<Text, PodBudget>,
 ) -> RemovalPod {
-    let drain = [Taint { key: Text::from(DISRUPTED), value: Text::default(), effect: Effect::NoSchedule }];
-    let node_bound = is_node_bound(pod);
     let mut pod_budgets = Vec::new();
-    for budget in state.pod_budgets_of(pod).filter(|_| !node_bound) {
+    for budget in state.pod_budgets_of(pod).filter(|_| !pod.mirror) {
         let name = Text::from(format!("{}/{}", budget.namespace, budget.name));
         budgets.insert(name.clone(), pod_budget(budget));
         pod_budgets.push(name);
@@ -25,19 +21,14 @@ pub(super) fn removal_pod(
     RemovalPod {
         key: pod.key.clone(),
         workload: pod.workload.clone(),
-        node_bound,
+        node_bound: pod.daemon.is_some() || pod.mirror,
         terminating: pod.terminating,
         ready: pod.ready,
-        tolerates_drain: first_untolerated(&drain, &pod.shape.tolerations).is_none(),
+        tolerates_drain: !pod.is_evicted_by_drains(),
         do_not_disrupt: pod.do_not_disrupt,
         started: pod.started,
         pod_budgets,
     }
-}
-
-/// Whether the pod ends with its node.
-fn is_node_bound(pod: &PodRecord) -> bool {
-    pod.daemon.is_some() || pod.mirror
 }
 
 fn pod_budget(record: &PodBudgetRecord) -> PodBudget {

@@ -64,7 +64,9 @@ fn outgoing_machine(
             view.state.assigned_node(&pod.key).is_some()
         }
     };
-    let unmoved = moving().filter(|pod| !has_place(pod)).count();
+    // Whether another node has a place for a pod of another scheduler is not known.
+    let foreign = view.state.pods_of_other_schedulers_on(node).count();
+    let unmoved = moving().filter(|pod| !has_place(pod)).count() + foreign;
     OutgoingMachine {
         machine: view.machine(&claim.name),
         since,
@@ -74,7 +76,7 @@ fn outgoing_machine(
         has_pods: view.state.pods_on(node).any(|pod| pod.is_reschedulable()),
         protections: candidate.protections(view.state),
         ends_drains: claim.termination_grace_period.is_some(),
-        is_drain_blocked: begun.is_none() && is_drain_blocked(&candidate, view),
+        is_drain_blocked: begun.is_none() && (foreign > 0 || is_drain_blocked(&candidate, view)),
         unassigned: moving().filter(|pod| view.state.assignments().get(&pod.key).is_none()).count(),
         unmoved,
         has_moved_pod: begun.is_some_and(|since| candidate.has_moved_pod(since, view)),

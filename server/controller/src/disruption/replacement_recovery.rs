@@ -25,13 +25,15 @@ impl ClusterController {
         }
     }
 
-    /// Resumes the replacements whose machines are there still. Returns the places of their pods.
-    pub(crate) fn resume_replacements(&mut self) -> Vec<(PodKey, Target)> {
+    /// Resumes the replacements whose machines are there still, and reserves their removals. Returns the places of their
+    /// pods.
+    pub(crate) fn resume_replacements(&mut self, ctx: &mut Context<'_>) -> Vec<(PodKey, Target)> {
         // The records of the others are deleted at the end of this step.
         let mut loaded = self.replacement_records.take_loaded();
         loaded.retain(|one| self.state.is_claim_observed(&one.claim));
         for one in &loaded {
             self.state.resume_replacement(&one.claim, one.begun);
+            self.reserve_removal(&one.claim, ctx);
         }
         loaded.into_iter().flat_map(|one| one.places).collect()
     }

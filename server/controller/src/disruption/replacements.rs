@@ -6,6 +6,9 @@
 //! its method selects it for removal. A replacement that fails ends: the machine stays, new machines
 //! become ordinary capacity, and the NodePool waits ([`ReplacementBackoff`]).
 //!
+//! The removal is reserved under the rate limits when the replacement begins, so that nothing is launched for a machine
+//! that may not be removed then. It is counted when it is decided.
+//!
 //! A replacement is recorded with the decision that launches for it, and the next owner of the cluster resumes it
 //! ([`replacement_recovery`](super::replacement_recovery)).
 //!
@@ -56,11 +59,14 @@ impl ClusterController {
                 self.disruption.schedule_at(since + TIMEOUT);
             }
         }
+        let goes_on = |claim: &ClaimName| self.state.replacement_of(claim).is_some();
+        ctx.guardrails.retain_reserved_removals(&self.cluster, goes_on);
         for proposal in proposals {
             self.begin_replacements(proposal, ctx);
         }
         let state = &self.state;
         self.disruption.backoff.retain(|claim| state.claim(claim).is_some(), |pool| state.pool(pool).is_some());
+        self.disruption.planned_by.retain(|claim, _| state.claim(claim).is_some());
     }
 
     /// Begins the replacements of `proposal` that guardrails admit, and has the pods of those under way
@@ -73,11 +79,15 @@ impl ClusterController {
             self.state.replacement_of(&removal.claim).is_none() && !self.is_backing_off(&removal.claim, ctx.now)
         };
         let new: Vec<Removal> = planned.iter().map(|one| &one.removal).filter(is_new).cloned().collect();
+        let admitted = self.limit_removals(new, reason, ctx);
         let admitted: BTreeSet<ClaimName> =
-            self.limit_removals(new, reason, ctx).into_iter().map(|removal| removal.claim).collect();
+            self.limit_replacements(admitted, ctx).into_iter().map(|removal| removal.claim).collect();
         for PlannedReplacement { removal, moves_pods } in planned {
             let begun = self.state.replacement_of(&removal.claim);
             if begun.map_or_else(|| admitted.contains(&removal.claim), |begun| *moves_pods && !begun.moves_pods) {
+                if begun.is_none() {
+                    self.reserve_removal(&removal.claim, ctx);
+                }
                 self.state.begin_replacement(&removal.claim, voluntary, *moves_pods, ctx.now);
                 self.provisioner.replan_displaced_pods(ctx.now);
             }
@@ -142,6 +152,7 @@ impl ClusterController {
 
     pub(crate) fn end_replacement(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
         self.state.end_replacement(claim);
+        self.disruption.planned_by.remove(claim);
         self.provisioner.plan_with_kept_node(ctx.now);
         self.disruption.mark_changed();
     }

@@ -143,8 +143,8 @@ impl Reader<'_> {
             facts,
             is_nominated,
             unsafe_to_evict: false,
-            local_volumes: Vec::new(),
-            other_scheduler: None,
+            local_volumes: record.local_volumes.to_vec(),
+            other_scheduler: self.state.other_scheduler_of(record).cloned(),
             stated_cost: record.stated_cost,
         })
     }
@@ -163,4 +163,25 @@ pub(super) fn price(pool: &PoolRecord, labels: &Labels) -> Option<MicroUsd> {
         offering.zone.as_text() == zone && offering.capacity_type.as_str() == capacity_type.as_ref()
     };
     pool.pool.catalogue.types[found].offerings.iter().find(of_node).map(|offering| offering.price)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Object;
+    use crate::cluster::testing::{bound_to, initialized_cluster, observe, pod, pool, text};
+    use model::input::Policy;
+
+    #[test]
+    fn a_running_pod_names_its_volumes_on_the_disk_of_its_node() {
+        let mut state = initialized_cluster(pool(), &["m0"]);
+        let local = PodRecord { local_volumes: [text("disk")].into(), ..bound_to("m0", pod("a", 100)) };
+        observe(&mut state, 0, [Object::Pod(local), Object::Pod(bound_to("m0", pod("b", 100)))]);
+        let mut input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
+        let running = running_cluster(&state, &mut input, Millis::from_secs(60));
+        let found: Vec<(&Text, &[Text])> =
+            running.nodes[0].pods.iter().map(|pod| (&pod.facts.key.name, pod.local_volumes.as_slice())).collect();
+        let (disk, none): ([Text; 1], [Text; 0]) = ([text("disk")], []);
+        assert_eq!(found, [(&text::<Text>("a"), disk.as_slice()), (&text::<Text>("b"), none.as_slice())]);
+    }
 }

@@ -46,7 +46,10 @@ pub(crate) fn mark_repeated(effect: &mut Effect) {
 pub(crate) fn subject_key(effect: &Effect) -> Option<(ClusterName, Text)> {
     let subject = match effect {
         // A read need not wait for commands in flight.
-        Effect::RecordDecision(_) | Effect::Inspect { .. } | Effect::ResolveNodeClass(_) => return None,
+        Effect::RecordDecision(_)
+        | Effect::Inspect { .. }
+        | Effect::ConfirmNotices { .. }
+        | Effect::ResolveNodeClass(_) => return None,
         // The caller of the executor executes these itself; see `Executor::start`.
         Effect::Plan(_)
         | Effect::Resync { .. }
@@ -87,9 +90,11 @@ pub(crate) fn answer_timeout(effect: &Effect) -> Millis {
         | Effect::RecordCosts { .. }
         | Effect::PersistCounts { .. } => Millis::from_secs(10),
         effect if is_drain(effect) => Millis::from_mins(2),
-        Effect::Instruct { .. } | Effect::Terminate { .. } | Effect::Describe { .. } | Effect::Inspect { .. } => {
-            Millis::from_secs(30)
-        }
+        Effect::Instruct { .. }
+        | Effect::Terminate { .. }
+        | Effect::Describe { .. }
+        | Effect::Inspect { .. }
+        | Effect::ConfirmNotices { .. } => Millis::from_secs(30),
         // Several calls, each of which may wait for its turn.
         Effect::ResolveNodeClass(_) => Millis::from_mins(2),
         Effect::Launch(_) | Effect::Relaunch(_) => Millis::from_mins(1),

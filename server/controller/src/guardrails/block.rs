@@ -6,7 +6,7 @@ use super::Freeze;
 use super::circuit_breaker::EngagedBreaker;
 use super::launch_backoff::{LaunchDelay, UnboundLaunches};
 use super::rate_limits::{ExceededLimit, LimitBlock};
-use model::Timestamp;
+use model::{MicroUsd, Timestamp};
 
 /// A block on launches or removals.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,21 @@ pub struct Block {
     /// When capacity under the limit returns if no event comes first; `None` when only an event can
     /// end the block.
     pub until: Option<Timestamp>,
+    /// Price per hour of the machines whose removal it holds back.
+    pub price: MicroUsd,
+}
+
+impl Block {
+    /// The setting that allows more; empty where there is none.
+    #[must_use]
+    pub fn setting(&self) -> &'static str {
+        match &self.reason {
+            BlockReason::RateLimit(limit) => limit.setting(),
+            BlockReason::LaunchBackoff(_) => "guardrails.launches-per-pod",
+            BlockReason::CircuitBreaker(_) => "guardrails.circuit-breaker-percent",
+            BlockReason::Frozen(_) => "",
+        }
+    }
 }
 
 /// Why launches or removals are held; its [`Display`](fmt::Display) is a sentence for operators.
@@ -33,13 +48,13 @@ pub enum BlockReason {
 
 impl From<LimitBlock> for Block {
     fn from(held: LimitBlock) -> Self {
-        Self { reason: BlockReason::RateLimit(held.limit), until: Some(held.until) }
+        Self { reason: BlockReason::RateLimit(held.limit), until: Some(held.until), price: MicroUsd(0) }
     }
 }
 
 impl From<LaunchDelay> for Block {
     fn from(delay: LaunchDelay) -> Self {
-        Self { reason: BlockReason::LaunchBackoff(delay.launches), until: Some(delay.until) }
+        Self { reason: BlockReason::LaunchBackoff(delay.launches), until: Some(delay.until), price: MicroUsd(0) }
     }
 }
 

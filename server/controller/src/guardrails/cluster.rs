@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::block::Block;
-use super::launch_backoff::{LaunchBackoff, LaunchDelay};
+use super::launch_backoff::{LaunchBackoff, LaunchDelay, UnboundLaunch};
 use super::object_counts::ObjectCounts;
 use super::persisted_counts::PersistedCounts;
 use super::quarantine::Quarantine;
@@ -48,7 +48,7 @@ pub(crate) struct ClusterGuardrails {
 impl ClusterGuardrails {
     /// Changes whenever the guardrail part of the cluster's view does.
     pub fn view_fingerprint(&self) -> impl PartialEq + use<> {
-        let reason = |held: &Option<Block>| held.as_ref().map(|held| held.reason.clone());
+        let reason = |held: &Option<Block>| held.as_ref().map(|held| (held.reason.clone(), held.until, held.price));
         let quarantine = self.quarantine.as_ref().map(|quarantine| quarantine.reason().clone());
         let removals = (reason(&self.held_removals), self.waiting_removals.version(), self.rejected_removals);
         (quarantine, reason(&self.held_launches), removals)
@@ -139,9 +139,20 @@ impl ClusterGuardrails {
 
 /// Launches.
 impl ClusterGuardrails {
-    /// Records that a machine was launched for a pod that is not bound.
-    pub fn record_unbound_pod(&mut self, rule: &LaunchBackoffRule, pod: &PodKey, uid: &Text, now: Timestamp) {
-        self.launch_backoff.record(rule, pod, uid, now);
+    /// Records a launch for a pod that is not bound.
+    pub fn record_unbound_pod(
+        &mut self,
+        rule: &LaunchBackoffRule,
+        pod: &PodKey,
+        uid: &Text,
+        launch: UnboundLaunch<'_>,
+    ) {
+        self.launch_backoff.record(rule, pod, uid, launch);
+    }
+
+    /// The last machine that was launched for the pod, if it is not bound yet.
+    pub fn last_launch_for(&self, pod: &PodKey) -> Option<&ClaimName> {
+        self.launch_backoff.last_launch(pod)
     }
 
     /// Drops the pods for which `waits` (name, UID) is false: they were bound, or are gone.

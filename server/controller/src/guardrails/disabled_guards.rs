@@ -15,6 +15,8 @@ pub(crate) enum Guard {
     ReplacementBackoff,
     /// A plan of disruption is carried out only if everything that it was made from is as it was.
     ConsolidationCheck,
+    /// The removal of a machine is reserved under the rate limits when its replacement begins.
+    ReservedRemoval,
     /// The consolidation of a machine ends when one of its pods has no place, before a plan launches one for it.
     ConsolidationEnd,
     /// The offering of a machine whose capacity is taken back is not launched again for a while.

@@ -19,7 +19,7 @@ pub(crate) fn is_allowed_by_mode(settings: &GuardrailSettings, effect: &Effect) 
         | Effect::Describe { .. }
         | Effect::ReportFinding { .. } => return true,
         // A read; what it finds is not written while statuses are not.
-        Effect::Inspect { .. } | Effect::ResolveNodeClass(_) => return true,
+        Effect::Inspect { .. } | Effect::ConfirmNotices { .. } | Effect::ResolveNodeClass(_) => return true,
         Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } | Effect::ClaimProbes { cluster, .. } => {
             cluster
         }

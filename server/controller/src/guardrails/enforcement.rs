@@ -1,7 +1,10 @@
 //! Applies the guardrails to the decisions of one cluster.
 
-use super::rate_limits::Population;
-use super::{Block, BlockReason, Freeze, GuardrailsView};
+use std::collections::BTreeMap;
+
+use super::launch_backoff::{BackedOffPods, UnboundLaunch};
+use super::rate_limits::{LimitBlock, Population};
+use super::{Block, BlockReason, Freeze, Guard, GuardrailsView, ReplacementRoom};
 use crate::cluster::{ClusterState, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::{PlannedMachine, Removal, Settings, UnplacedPod};
@@ -9,7 +12,7 @@ use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
 use model::pool::NotReady;
 use model::removal::RemovalReason;
-use model::{ClaimName, MicroUsd, PodKey, PoolName, Text, Timestamp};
+use model::{ClaimName, MicroUsd, Pod, PodKey, PoolName, Text, Timestamp};
 
 impl ClusterController {
     /// Excludes frozen pools from planning. Existing and launching capacity stays usable.
@@ -31,29 +34,38 @@ impl ClusterController {
         ctx.guardrails.freezes().for_disruption(&self.cluster, pool)
     }
 
-    /// Excludes pods in launch backoff from planning.
-    pub(crate) fn exclude_backed_off_pods(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> Vec<UnplacedPod> {
+    /// Has no machine launched for pods in launch backoff, which are placed on what exists all the same. Beside other pods
+    /// they are left to the next plan of the round, which takes them alone and launches nothing for pods.
+    ///
+    /// A plan of some pods may launch for each of them, so that these two kinds are never in one plan.
+    pub(crate) fn exclude_backed_off_pods(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> BackedOffPods {
         let state = &self.state;
         self.guardrails.retain_unbound_pods(|key, uid| {
             state.pod(key).is_some_and(|pod| pod.uid == *uid && lacks_node(state, pod))
         });
+        let mut backed_off = BackedOffPods::default();
         if !self.guardrails.has_unbound_pods() {
-            return Vec::new();
+            return backed_off;
         }
-        let mut held = Vec::new();
-        let guardrails = &self.guardrails;
-        let mut waits = Vec::new();
-        input.pods.retain(|pod| {
-            let key = pod.key();
-            let Some(why) = guardrails.launch_delay(&key, ctx.now).map(Block::from) else { return true };
-            held.push(unplaced_pod(key, &why));
-            waits.push(why);
-            false
-        });
-        for why in waits {
-            self.schedule_retry(&why, ctx);
+        let delay = |pod: &Pod| self.guardrails.launch_delay(&pod.key(), ctx.now).map(Block::from);
+        let delayed: BTreeMap<PodKey, Block> =
+            input.pods.iter().filter_map(|pod| Some((pod.key(), delay(pod)?))).collect();
+        if delayed.is_empty() {
+            return backed_off;
         }
-        held
+        if delayed.len() < input.pods.len() {
+            input.pods.retain(|pod| !delayed.contains_key(&pod.key()));
+            backed_off.deferred = delayed.into_keys().collect();
+            return backed_off;
+        }
+        for pool in input.pools.iter_mut().filter(|pool| pool.replicas.is_none()) {
+            pool.not_ready.get_or_insert(NotReady::NodePool(Text::from(IN_BACKOFF)));
+        }
+        for why in delayed.values() {
+            self.schedule_retry(why, ctx);
+        }
+        backed_off.held = delayed.into_iter().map(|(pod, why)| unplaced_pod(pod, &why)).collect();
+        backed_off
     }
 
     /// Shortens a plan to the machines that the rate limits admit; the pods of the others wait.
@@ -64,7 +76,8 @@ impl ClusterController {
         report: &mut PlanReport,
         ctx: &Context<'_>,
     ) -> Vec<UnplacedPod> {
-        let prices = plan.nodes.iter().chain(&plan.static_nodes).map(|node| node.price);
+        let prices = plan.nodes.iter().chain(&plan.static_nodes);
+        let prices = prices.map(|node| node.charged_price(&input.pools[node.pool as usize]));
         let (admitted, held) =
             ctx.guardrails.admit_launches(&ctx.settings.guardrails, self.population(ctx), prices, ctx.now);
         let Some(held) = held.map(Block::from) else { return Vec::new() };
@@ -94,12 +107,14 @@ impl ClusterController {
     /// Counts decided launches.
     pub(crate) fn count_launches<'n>(
         &self,
+        input: &PlanningInput,
         machines: &[PlannedMachine],
         nodes: impl Iterator<Item = &'n PlannedNode>,
         ctx: &mut Context<'_>,
     ) {
         for (machine, node) in machines.iter().zip(nodes) {
-            ctx.guardrails.record_launch(&self.cluster, &machine.claim.name, node.price, ctx.now);
+            let price = node.charged_price(&input.pools[node.pool as usize]);
+            ctx.guardrails.record_launch(&self.cluster, &machine.claim.name, price, ctx.now);
         }
     }
 
@@ -120,13 +135,24 @@ impl ClusterController {
 
     /// Counts a launched machine for each of its pods that is not bound yet.
     pub(crate) fn count_launch_attempts(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
-        let Some(planned) = self.claims.get(claim).and_then(|machine| machine.planned()) else { return };
-        for key in &planned.pods {
-            if let Some(pod) = self.state.pod(key).filter(|pod| lacks_node(&self.state, pod)) {
-                let rule = &ctx.settings.guardrails.launch_backoff;
-                self.guardrails.record_unbound_pod(rule, key, &pod.uid, ctx.now);
-            }
+        let planned = self.claims.get(claim).and_then(|machine| machine.planned());
+        let pods = planned.map(|planned| planned.pods.clone()).unwrap_or_default();
+        for key in &pods {
+            self.count_unbound_launch(key, claim, ctx.now, ctx);
         }
+    }
+
+    /// Counts the machine of `claim`, launched at `at`, for the pod, if that still needs one. Nobody tries to bind a pod that
+    /// runs, on a machine that it leaves: the machine launched for it before has failed it only if no other pod uses that.
+    pub(crate) fn count_unbound_launch(&mut self, key: &PodKey, claim: &ClaimName, at: Timestamp, ctx: &Context<'_>) {
+        let Some(pod) = self.state.pod(key).filter(|pod| lacks_node(&self.state, pod)) else { return };
+        let earlier = self.guardrails.last_launch_for(key).filter(|_| pod.node.is_some());
+        let is_used = |claim: &ClaimName| {
+            let node = self.state.node_of_claim(claim);
+            node.is_some_and(|node| self.state.pods_on(&node.name).any(|pod| pod.is_bound_workload()))
+        };
+        let launch = UnboundLaunch { claim, at, counts: !earlier.is_some_and(is_used) };
+        self.guardrails.record_unbound_pod(&ctx.settings.guardrails.launch_backoff, key, &pod.uid, launch);
     }
 
     /// Whether a removal that was decided for `reason` may still begin.
@@ -174,20 +200,25 @@ impl ClusterController {
         if removals.is_empty() {
             return removals;
         }
+        // What is held costs the price of all but that of what is admitted.
+        let all = self.price_of_removals(&removals);
         if let Some(breaker) = ctx.guardrails.engaged_breaker(&ctx.settings.guardrails, &self.cluster) {
-            let held = Block { reason: BlockReason::CircuitBreaker(breaker), until: None };
+            let held = Block { reason: BlockReason::CircuitBreaker(breaker), until: None, price: all };
             self.guardrails.replace_removal_block(Some(held));
             return Vec::new();
         }
         let freeze_of = |removal: &Removal| self.freeze_of_removal(&removal.claim, reason, ctx);
         let frozen = removals.iter().find_map(freeze_of).cloned();
         removals.retain(|removal| freeze_of(removal).is_none());
-        let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.price_of(&removal.claim)).collect();
-        let settings = &ctx.settings.guardrails;
-        let (admitted, held) = ctx.guardrails.admit_removals(settings, self.population(ctx), prices, ctx.now);
-        removals.truncate(admitted);
-        let frozen = frozen.map(|freeze| Block { reason: BlockReason::Frozen(freeze), until: None });
-        let held = held.map(Block::from).or(frozen);
+        // Removals that were reserved when their replacement began are admitted already.
+        let is_reserved = |removal: &Removal| ctx.guardrails.is_removal_reserved(&self.cluster, &removal.claim);
+        let (reserved, mut rest): (Vec<Removal>, Vec<Removal>) = removals.into_iter().partition(is_reserved);
+        let (admitted, held) = self.admit_removals(&rest, ctx);
+        rest.truncate(admitted);
+        let removals: Vec<Removal> = reserved.into_iter().chain(rest).collect();
+        let price = MicroUsd(all.0.saturating_sub(self.price_of_removals(&removals).0));
+        let frozen = frozen.map(|freeze| Block { until: freeze.until, reason: BlockReason::Frozen(freeze), price });
+        let held = held.map(|held| Block { price, ..Block::from(held) }).or(frozen);
         if let Some(until) = held.as_ref().and_then(|held| held.until) {
             self.disruption.schedule_at(until);
         }
@@ -197,12 +228,81 @@ impl ClusterController {
         removals
     }
 
+    /// How many of `removals`, in this order, the rate limits admit now, and why not more.
+    fn admit_removals(&self, removals: &[Removal], ctx: &Context<'_>) -> (usize, Option<LimitBlock>) {
+        let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.price_of(&removal.claim)).collect();
+        ctx.guardrails.admit_removals(&ctx.settings.guardrails, self.population(ctx), prices, ctx.now)
+    }
+
+    /// What the rate limits leave for replacements in this cluster; `None` if nothing is reserved for them.
+    pub(crate) fn replacement_room(&self, ctx: &Context<'_>) -> Option<ReplacementRoom> {
+        let population = self.population(ctx);
+        // A machine is replaced by two at most.
+        let launches = population.machines.saturating_mul(2);
+        let is_enabled = ctx.disabled_guards.is_enabled(Guard::ReservedRemoval);
+        is_enabled.then(|| ctx.guardrails.replacement_room(&ctx.settings.guardrails, population, launches, ctx.now))
+    }
+
+    /// Reserves the removals of machines whose replacement begins, all of them or none; returns whether it did. So no
+    /// machine is launched for one that may not be removed then.
+    pub(crate) fn reserve_removals(&mut self, removals: &[Removal], ctx: &mut Context<'_>) -> bool {
+        if !ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
+            return true;
+        }
+        let (admitted, held) = self.admit_removals(removals, ctx);
+        if admitted < removals.len() {
+            self.guardrails.replace_removal_block(held.map(Block::from));
+            return false;
+        }
+        for removal in removals {
+            self.reserve_removal(&removal.claim, ctx);
+        }
+        true
+    }
+
+    /// Those of `removals` whose replacements the limits of launches admit, one machine each at the price of what it
+    /// replaces. The plan of their pods finds what is launched.
+    pub(crate) fn limit_replacements(&mut self, mut removals: Vec<Removal>, ctx: &Context<'_>) -> Vec<Removal> {
+        if removals.is_empty() || !ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
+            return removals;
+        }
+        let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.price_of(&removal.claim)).collect();
+        let settings = &ctx.settings.guardrails;
+        let (admitted, held) = ctx.guardrails.admit_launches(settings, self.population(ctx), prices, ctx.now);
+        removals.truncate(admitted);
+        if let Some(held) = held.map(Block::from) {
+            held.until.into_iter().for_each(|until| self.disruption.schedule_at(until));
+            self.guardrails.replace_removal_block(Some(held));
+        }
+        removals
+    }
+
+    /// Reserves the removal of a machine whose replacement goes on.
+    pub(crate) fn reserve_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        if ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
+            ctx.guardrails.reserve_removal(&self.cluster, claim, self.price_of(claim), ctx.now);
+        }
+    }
+
+    /// A decided removal is not carried out. While the machine is replaced, it is decided again.
+    pub(crate) fn cancel_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        ctx.guardrails.cancel_removal(&self.cluster, claim);
+        if self.state.replacement_of(claim).is_some() {
+            self.reserve_removal(claim, ctx);
+        }
+    }
+
     /// Counts decided removals.
     pub(crate) fn count_removals(&self, removals: &[Removal], ctx: &mut Context<'_>) {
         for removal in removals {
             let price = self.price_of(&removal.claim);
             ctx.guardrails.record_removal(&self.cluster, &removal.claim, price, ctx.now);
         }
+    }
+
+    /// Price per hour of the machines that are to be removed.
+    fn price_of_removals(&self, removals: &[Removal]) -> MicroUsd {
+        MicroUsd(removals.iter().map(|removal| self.price_of(&removal.claim).0).sum())
     }
 
     pub(crate) fn price_of(&self, claim: &ClaimName) -> MicroUsd {
@@ -238,6 +338,9 @@ impl ClusterController {
     }
 }
 
+/// Why a NodePool launches nothing in a plan of pods in launch backoff.
+const IN_BACKOFF: &str = "no machine is launched for pods in launch backoff";
+
 /// Whether the pod needs a machine: it has no node, or its node is terminating or being replaced.
 pub(super) fn lacks_node(state: &ClusterState, pod: &PodRecord) -> bool {
     pod.node.as_ref().is_none_or(|node| state.are_pods_moved_from(node))
@@ -245,5 +348,5 @@ pub(super) fn lacks_node(state: &ClusterState, pod: &PodRecord) -> bool {
 
 fn unplaced_pod(pod: PodKey, held: &Block) -> UnplacedPod {
     let reason = Reason { pool: None, code: ReasonCode::HeldBack, message: held.reason.to_string() };
-    UnplacedPod { pod, reasons: vec![reason] }
+    UnplacedPod { pod, reasons: [reason].into() }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::circuit_breaker::{CircuitBreaker, EngagedBreaker};
 use super::fleet_counters::{CounterSnapshot, LocalCounters, bucket};
 use super::freeze::{Freeze, Freezes};
-use super::rate_limits::{LimitBlock, Population, RateLimitKind, RateLimits};
+use super::rate_limits::{LimitBlock, Population, RateLimitKind, RateLimitRoom, RateLimits};
 use super::recent_launch::RecentLaunch;
 use super::settings::GuardrailSettings;
 use model::{ClaimName, ClusterName, MicroUsd, Millis, Timestamp};
@@ -23,6 +23,13 @@ pub(crate) struct Guardrails {
     remote_machines: usize,
     /// Time of the last event.
     now: Timestamp,
+}
+
+/// What rate limits leave for replacements: launches and removals together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReplacementRoom {
+    pub removals: RateLimitRoom,
+    pub launches: RateLimitRoom,
 }
 
 impl Guardrails {
@@ -77,7 +84,9 @@ impl Guardrails {
         self.removals.local().for_each(|(at, price)| bucket(&mut buckets, at).removed.add(price));
         let windows = [settings.launches.window, settings.removals.window, settings.circuit_breaker.window];
         let window = windows.into_iter().max().unwrap_or_default();
-        CounterSnapshot { machines: self.machines.values().sum(), buckets, window }
+        // A machine whose removal is reserved counts as removed for the others.
+        let machines = self.machines.values().sum::<usize>().saturating_sub(self.removals.reservations());
+        CounterSnapshot { machines, buckets, window }
     }
 
     /// Replaces the counters of all other processes; oldest first.
@@ -127,6 +136,36 @@ impl Guardrails {
         self.removals.record(cluster, claim, price, at);
     }
 
+    /// Reserves the removal of a machine whose replacement begins.
+    pub fn reserve_removal(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, since: Timestamp) {
+        self.removals.reserve(cluster, claim, price, since);
+    }
+
+    /// Ends the reservations of the machines that `goes_on` does not accept: they stay, or leave for another reason.
+    pub fn retain_reserved_removals(&mut self, cluster: &ClusterName, goes_on: impl Fn(&ClaimName) -> bool) {
+        self.removals.retain_reservations(cluster, goes_on);
+    }
+
+    /// Whether the removal of `claim` is reserved.
+    pub fn is_removal_reserved(&self, cluster: &ClusterName, claim: &ClaimName) -> bool {
+        self.removals.is_reserved(cluster, claim)
+    }
+
+    /// What the rate limits leave for up to so many launches, and for removals of all machines of the cluster.
+    pub fn replacement_room(
+        &self,
+        settings: &GuardrailSettings,
+        population: Population<'_>,
+        launches: usize,
+        now: Timestamp,
+    ) -> ReplacementRoom {
+        let removed = population.machines;
+        ReplacementRoom {
+            removals: self.removals.room(&settings.removals, RateLimitKind::Removals, population, removed, now),
+            launches: self.launches.room(&settings.launches, RateLimitKind::Launches, population, launches, now),
+        }
+    }
+
     /// Counts a removal of another process for the cluster's limit.
     pub fn restore_removal(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, at: Timestamp) {
         self.removals.restore(cluster, claim, price, at);
@@ -166,6 +205,7 @@ impl Guardrails {
     /// Forgets a cluster that this process does not own any more.
     pub fn forget_cluster(&mut self, cluster: &ClusterName) {
         self.machines.remove(cluster);
+        self.removals.forget_reservations(cluster);
     }
 
     /// The machines that percentages refer to, `machines` of which are in `cluster`.

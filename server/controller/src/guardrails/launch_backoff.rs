@@ -2,13 +2,14 @@
 //! taint or label that appears only after the launch makes every machine fit at planning time and
 //! not fit once it has joined; without a limit such a pod launches machines for ever. So does a pod
 //! that cannot be evicted from a terminating node: its replacement stays empty, is removed, and is
-//! launched again.
+//! launched again. The backoff stops launches alone: such pods are still placed on machines that exist.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::settings::LaunchBackoffRule;
-use model::{Millis, PodKey, Text, Timestamp};
+use crate::UnplacedPod;
+use model::{ClaimName, Millis, PodKey, Text, Timestamp};
 
 /// Launch attempts for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,9 +17,22 @@ struct PodAttempts {
     /// UID of the pod: a new pod of the same name starts from zero.
     uid: Text,
     launches: u32,
+    /// The last machine launched for it.
+    last: ClaimName,
     /// Earliest time of the next launch for the pod.
     not_before: Timestamp,
     wait: Millis,
+}
+
+/// A machine launched for a pod that is not bound yet.
+#[derive(Debug, Clone, Copy)]
+pub struct UnboundLaunch<'c> {
+    /// Its NodeClaim.
+    pub claim: &'c ClaimName,
+    /// When it was launched.
+    pub at: Timestamp,
+    /// Whether it counts beside the machine launched before: other pods do not use that.
+    pub counts: bool,
 }
 
 /// A pod was bound to none of the machines launched for it: the next launch waits.
@@ -51,6 +65,15 @@ pub struct LaunchDelay {
     pub until: Timestamp,
 }
 
+/// Pods in launch backoff of a plan.
+#[derive(Debug, Default)]
+pub(crate) struct BackedOffPods {
+    /// Those of its input, for which it launches nothing, and why.
+    pub held: Vec<UnplacedPod>,
+    /// Those that the next plan takes.
+    pub deferred: BTreeSet<PodKey>,
+}
+
 /// Launch attempts for pods that are not bound.
 #[derive(Debug, Clone, Default)]
 pub struct LaunchBackoff {
@@ -59,11 +82,17 @@ pub struct LaunchBackoff {
 
 impl LaunchBackoff {
     /// Records that a machine was launched for the pod.
-    pub fn record(&mut self, rule: &LaunchBackoffRule, pod: &PodKey, uid: &Text, now: Timestamp) {
-        let fresh = || PodAttempts { uid: uid.clone(), launches: 0, not_before: now, wait: Millis::ZERO };
+    pub fn record(&mut self, rule: &LaunchBackoffRule, pod: &PodKey, uid: &Text, launch: UnboundLaunch<'_>) {
+        let UnboundLaunch { claim, at: now, counts } = launch;
+        let fresh =
+            || PodAttempts { uid: uid.clone(), launches: 0, last: claim.clone(), not_before: now, wait: Millis::ZERO };
         let attempts = self.by_pod.entry(pod.clone()).or_insert_with(fresh);
         if attempts.uid != *uid {
             *attempts = fresh();
+        }
+        attempts.last = claim.clone();
+        if !counts && attempts.launches > 0 {
+            return;
         }
         attempts.launches += 1;
         if rule.launches > 0 && attempts.launches >= rule.launches {
@@ -71,6 +100,12 @@ impl LaunchBackoff {
             attempts.wait = (rule.first_wait * (1 << doublings)).min(rule.most_wait);
             attempts.not_before = now + attempts.wait;
         }
+    }
+
+    /// The last machine launched for the pod.
+    #[must_use]
+    pub fn last_launch(&self, pod: &PodKey) -> Option<&ClaimName> {
+        self.by_pod.get(pod).map(|attempts| &attempts.last)
     }
 
     /// Drops the pods for which `waits` (name, UID) is false: they were bound, or are gone.

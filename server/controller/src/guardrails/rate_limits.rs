@@ -2,7 +2,8 @@
 //! the fleet across all replicas.
 //!
 //! Every decision is recorded; a decision that is not carried out is removed again. Work above the
-//! limit waits and continues as the window moves.
+//! limit waits and continues as the window moves. A decision that is made later for what begins now is reserved: its
+//! reservation counts until the decision is recorded or the reservation ends, however long that takes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -102,6 +103,29 @@ impl fmt::Display for ExceededLimit {
     }
 }
 
+impl ExceededLimit {
+    /// The setting that the limit is.
+    #[must_use]
+    pub fn setting(&self) -> &'static str {
+        match (self.counted, &self.scope, self.limit) {
+            (RateLimitKind::Launches, LimitScope::Cluster(_), Limit::UsdPerHour(_)) => {
+                "guardrails.launch-dollars-per-cluster"
+            }
+            (RateLimitKind::Launches, LimitScope::Fleet, Limit::UsdPerHour(_)) => "guardrails.launch-dollars-per-fleet",
+            (RateLimitKind::Launches, LimitScope::Cluster(_), _) => "guardrails.launches-per-cluster",
+            (RateLimitKind::Launches, LimitScope::Fleet, _) => "guardrails.launches-per-fleet",
+            (RateLimitKind::Removals, LimitScope::Cluster(_), Limit::Percent { .. }) => {
+                "guardrails.removal-percent-per-cluster"
+            }
+            (RateLimitKind::Removals, LimitScope::Fleet, Limit::Percent { .. }) => {
+                "guardrails.removal-percent-per-fleet"
+            }
+            (RateLimitKind::Removals, LimitScope::Cluster(_), _) => "guardrails.removals-per-cluster",
+            (RateLimitKind::Removals, LimitScope::Fleet, _) => "guardrails.removals-per-fleet",
+        }
+    }
+}
+
 /// The machines that percentages refer to.
 #[derive(Debug, Clone, Copy)]
 pub struct Population<'c> {
@@ -129,25 +153,59 @@ pub struct RateLimits {
     remote: VecDeque<(Timestamp, MachineTotals)>,
     /// Time of the oldest event in `clusters`.
     oldest: Option<Timestamp>,
+    /// Events of this process that are to come.
+    reserved: BTreeMap<ClusterName, BTreeMap<ClaimName, Reservation>>,
+}
+
+/// An event that is to come.
+#[derive(Debug, Clone, Copy)]
+struct Reservation {
+    since: Timestamp,
+    price: MicroUsd,
+}
+
+/// What is left under limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimitRoom {
+    /// Number of machines, at most as many as were asked for.
+    pub machines: usize,
+    /// Sum of their prices per hour; `None` without a limit.
+    pub usd_per_hour: Option<MicroUsd>,
+    /// When there is more; `None` if no limit was met.
+    pub more_at: Option<Timestamp>,
 }
 
 /// Usage of a limit.
 #[derive(Debug, Clone, Copy, Default)]
 struct Usage {
     machines: usize,
+    /// Number of reservations.
+    reserved: usize,
+    /// Of both.
     cost: i64,
     oldest: Option<Timestamp>,
 }
 
 impl<K: PartialEq> From<&SlidingWindow<K>> for Usage {
     fn from(window: &SlidingWindow<K>) -> Self {
-        Self { machines: window.len(), cost: window.cost().0, oldest: window.oldest() }
+        Self { machines: window.len(), reserved: 0, cost: window.cost().0, oldest: window.oldest() }
+    }
+}
+
+impl Usage {
+    fn with_reservations<'r>(mut self, reserved: impl Iterator<Item = &'r Reservation>) -> Self {
+        for one in reserved {
+            self.reserved += 1;
+            self.cost = self.cost.saturating_add(one.price.0);
+        }
+        self
     }
 }
 
 impl RateLimits {
-    /// Records that this process decided to launch or remove the machine of `claim`.
+    /// Records that this process decided to launch or remove the machine of `claim`, which ends its reservation.
     pub fn record(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, at: Timestamp) {
+        self.retain_reservations(cluster, |reserved| reserved != claim);
         self.restore(cluster, claim, price, at);
         self.local.record((cluster.clone(), claim.clone()), price, at);
     }
@@ -159,14 +217,47 @@ impl RateLimits {
         self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
     }
 
+    /// Reserves an event of this process that is to come.
+    pub fn reserve(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, since: Timestamp) {
+        self.reserved.entry(cluster.clone()).or_default().insert(claim.clone(), Reservation { since, price });
+    }
+
+    /// Ends the reservations that `keep` does not accept.
+    pub fn retain_reservations(&mut self, cluster: &ClusterName, keep: impl Fn(&ClaimName) -> bool) {
+        if let Some(of_cluster) = self.reserved.get_mut(cluster) {
+            of_cluster.retain(|claim, _| keep(claim));
+            if of_cluster.is_empty() {
+                self.reserved.remove(cluster);
+            }
+        }
+    }
+
+    /// Ends the reservations of a cluster that this process does not own any more.
+    pub fn forget_reservations(&mut self, cluster: &ClusterName) {
+        self.reserved.remove(cluster);
+    }
+
+    /// Whether an event of the machine of `claim` is reserved.
+    #[must_use]
+    pub fn is_reserved(&self, cluster: &ClusterName, claim: &ClaimName) -> bool {
+        self.reserved.get(cluster).is_some_and(|of_cluster| of_cluster.contains_key(claim))
+    }
+
+    /// Number of reservations in all clusters of this process.
+    #[must_use]
+    pub fn reservations(&self) -> usize {
+        self.reserved.values().map(BTreeMap::len).sum()
+    }
+
     /// Replaces the events of other processes; oldest first.
     pub fn merge_remote(&mut self, counters: impl Iterator<Item = (Timestamp, MachineTotals)>) {
         self.remote = counters.filter(|(_, machines)| machines.count > 0).collect();
     }
 
-    /// Events of this process: time and price per hour of the machine.
+    /// Events of this process, those that are reserved included: time and price per hour of the machine.
     pub fn local(&self) -> impl Iterator<Item = (Timestamp, MicroUsd)> {
-        self.local.iter()
+        let reserved = self.reserved.values().flat_map(BTreeMap::values);
+        self.local.iter().chain(reserved.map(|one| (one.since, one.price)))
     }
 
     /// Whether an event of the machine of `claim` is recorded.
@@ -212,9 +303,15 @@ impl RateLimits {
         self.clusters.get(cluster).map_or(0, SlidingWindow::len)
     }
 
+    fn cluster_usage(&self, cluster: &ClusterName) -> Usage {
+        let used = self.clusters.get(cluster).map(Usage::from).unwrap_or_default();
+        used.with_reservations(self.reserved.get(cluster).into_iter().flat_map(BTreeMap::values))
+    }
+
     /// Usage by all processes.
     fn fleet_usage(&self) -> Usage {
-        let mut used = Usage::from(&self.local);
+        let reserved = self.reserved.values().flat_map(BTreeMap::values);
+        let mut used = Usage::from(&self.local).with_reservations(reserved);
         for (at, machines) in &self.remote {
             used.machines += machines.count;
             used.cost = used.cost.saturating_add(machines.cost.0);
@@ -233,7 +330,8 @@ impl RateLimits {
         prices: impl IntoIterator<Item = MicroUsd>,
         now: Timestamp,
     ) -> (usize, Option<LimitBlock>) {
-        let cluster_usage = self.clusters.get(population.cluster).map(Usage::from).unwrap_or_default();
+        let cluster_usage = self.cluster_usage(population.cluster);
+        let of_cluster = cluster_usage.machines + cluster_usage.reserved;
         let scopes = [
             (LimitScope::Cluster(population.cluster.clone()), cluster_usage, rule.cluster, population.machines),
             (LimitScope::Fleet, self.fleet_usage(), rule.fleet, population.fleet),
@@ -243,7 +341,7 @@ impl RateLimits {
             cost = cost.saturating_add(price.0);
             for (scope, used, bound, machines) in &scopes {
                 let bound = match scope {
-                    LimitScope::Fleet => fair_share(*bound, cluster_usage.machines + admitted + 1, population.clusters),
+                    LimitScope::Fleet => fair_share(*bound, of_cluster + admitted + 1, population.clusters),
                     LimitScope::Cluster(_) => *bound,
                 };
                 if let Some(limit) = exceeded_limit(bound, *used, *machines, admitted + 1, MicroUsd(cost)) {
@@ -258,6 +356,27 @@ impl RateLimits {
         }
         (admitted, None)
     }
+
+    /// What the limits leave for up to `most` machines.
+    #[must_use]
+    pub fn room(
+        &self,
+        rule: &RateLimitRule,
+        counted: RateLimitKind,
+        population: Population<'_>,
+        most: usize,
+        now: Timestamp,
+    ) -> RateLimitRoom {
+        let free = std::iter::repeat_n(MicroUsd(0), most);
+        let (machines, block) = self.admit(rule, counted, population, free, now);
+        let left = |bound: Bound, used: Usage| {
+            let most = Some(bound.usd_per_hour.0).filter(|most| *most > 0)?;
+            Some(MicroUsd(most.saturating_sub(used.cost).max(0)))
+        };
+        let of_cluster = left(rule.cluster, self.cluster_usage(population.cluster));
+        let usd_per_hour = of_cluster.into_iter().chain(left(rule.fleet, self.fleet_usage())).min();
+        RateLimitRoom { machines, usd_per_hour, more_at: block.map(|block| block.until) }
+    }
 }
 
 /// The fleet limit for a cluster that would have used `used` machines of it.
@@ -270,7 +389,8 @@ fn fair_share(bound: Bound, used: usize, clusters: usize) -> Bound {
 /// The limit that `more` machines at `cost` together would exceed. Percentages refer to the
 /// machines at the start of the window: those present and those removed since.
 fn exceeded_limit(bound: Bound, used: Usage, machines: usize, more: usize, cost: MicroUsd) -> Option<Limit> {
-    let count = used.machines + more;
+    let count = used.machines + used.reserved + more;
+    // Machines whose removal is reserved are present.
     let before = machines + used.machines;
     let share = (bound.percent * before).div_ceil(100).max(bound.free);
     if bound.machines > 0 && count > bound.machines {

@@ -3,7 +3,7 @@
 //! | evidence | proceeds | waits |
 //! |---|---|---|
 //! | durable decision about an empty node | at once: limits were checked before | its Node vanished under pods |
-//! | announced interruption | at once, also under a freeze and above rate limits | – |
+//! | announced interruption | at once, also under a freeze and above rate limits | the cloud does not confirm a notice of many, or that it has ended |
 //! | deleted by hand, or with its NodePool | at once, up to a percentage per window | above: freeze, limits, budget |
 //! | the cloud reports that it has ended | at once | – |
 //! | the same, by id after a listing lacked it | Node not ready, or no pods | a ready Node with pods |
@@ -92,6 +92,8 @@ pub enum BlockCause {
     Missing,
     /// The cloud reports that the instance belongs to another owner.
     Foreign,
+    /// A notice says that the instance ends, and the cloud itself does not.
+    Unconfirmed,
 }
 
 /// Whether a removal may begin.

@@ -336,7 +336,13 @@ impl ClusterController {
     /// Drops the blocks of machines that are gone.
     pub(crate) fn drop_stale_blocks(&mut self) {
         let claims = &self.claims;
-        for cause in [BlockCause::ByHand, BlockCause::NodeVanished, BlockCause::Missing, BlockCause::Foreign] {
+        for cause in [
+            BlockCause::ByHand,
+            BlockCause::NodeVanished,
+            BlockCause::Missing,
+            BlockCause::Foreign,
+            BlockCause::Unconfirmed,
+        ] {
             self.guardrails.retain_waiting_removals(cause, |claim| claims.contains(claim));
         }
     }

@@ -69,9 +69,7 @@ impl ClusterController {
             Some(Target::Claim(claim)) => is_usable(self.state.node_of_claim(claim)),
             None => false,
         };
-        let evicted =
-            self.state.pods_on(&node.name).filter(|pod| pod.is_reschedulable() && !pod.blocks_disruption(now));
-        evicted.into_iter().all(has_place)
+        self.state.pods_to_move_from(&node.name, now).all(has_place)
     }
 
     /// Drains the machine of `claim` now, or as soon as its pods are planned; one that is replaced

@@ -11,7 +11,6 @@
 //! ([`fleet_counters`](super::fleet_counters)).
 
 use super::RecentLaunch;
-use super::enforcement::lacks_node;
 use crate::cluster_controller::{ClusterController, Context};
 use model::Timestamp;
 
@@ -30,14 +29,12 @@ impl ClusterController {
     /// Restores the launch backoff after the first accepted snapshot: pods that still wait were
     /// bound to none of the launched machines.
     pub(crate) fn restore_launch_backoff(&mut self, ctx: &Context<'_>) {
-        let rule = &ctx.settings.guardrails.launch_backoff;
         let launches = self.guardrails.take_recent_launches();
         for launch in launches.iter().filter(|launch| launch.launched == Some(true)) {
             for key in &launch.pods {
                 let was_there = |created: Option<Timestamp>| created.is_none_or(|created| created <= launch.begun);
-                let waits = |pod: &&crate::cluster::PodRecord| lacks_node(&self.state, pod) && was_there(pod.created);
-                if let Some(pod) = self.state.pod(key).filter(waits) {
-                    self.guardrails.record_unbound_pod(rule, key, &pod.uid, launch.begun);
+                if self.state.pod(key).is_some_and(|pod| was_there(pod.created)) {
+                    self.count_unbound_launch(key, &launch.claim, launch.begun, ctx);
                 }
             }
         }

@@ -10,6 +10,7 @@ use super::Mode;
 use super::shadow_content::ShadowContent;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption::selection::RemovalRecord;
+use crate::order::charged_cost;
 use crate::{Decision, DecisionInput, DecisionReason, Removal, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
@@ -62,7 +63,7 @@ impl ClusterController {
         let assignments: Vec<(PodKey, NodeName)> = (plan.placements.iter())
             .map(|(pod, node)| (input.pods[*pod as usize].key(), input.nodes[*node as usize].name.clone()))
             .collect();
-        let cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
+        let cost = charged_cost(input, plan);
         let decision = self.shadow_decision(DecisionReason::Provision, ctx);
         let decision = Decision { assignments, unplaced, new_cost: cost, would, notes, ..decision };
         let basis = Some(Arc::new(basis));
@@ -125,7 +126,7 @@ fn would_launch(input: &PlanningInput, node: &PlannedNode) -> String {
     if node.pods.len() > PODS_NAMED {
         pods.push(format!("{} more", node.pods.len() - PODS_NAMED));
     }
-    let (paid, price) = (node.capacity_type.as_str(), node.price);
+    let (paid, price) = (node.capacity_type.as_str(), node.charged_price(pool));
     format!(
         "would launch {kind} in {zone} ({paid}, ${price} an hour) from NodePool {} for {}",
         pool.name,

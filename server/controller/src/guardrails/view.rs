@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::removal::{BlockCause, HeldRemoval};
 use super::{Block, ClusterGuardrails, GuardrailSettings, Guardrails, Mode};
-use model::{ClaimName, ClusterName, Text, Timestamp};
+use model::{ClaimName, ClusterName, MicroUsd, Text, Timestamp};
 
 /// What the guardrails block in a cluster, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,6 +25,16 @@ pub struct GuardrailsView {
     pub held_launches: Option<Text>,
     /// Why removals were held at the last check.
     pub held_removals: Option<Text>,
+    /// When launches go on if nothing comes first.
+    pub held_launches_until: Option<Timestamp>,
+    /// The setting that allows more launches; empty where there is none.
+    pub held_launches_setting: &'static str,
+    /// When removals go on if nothing comes first.
+    pub held_removals_until: Option<Timestamp>,
+    /// The setting that allows more removals; empty where there is none.
+    pub held_removals_setting: &'static str,
+    /// Price per hour of the machines whose removal was held.
+    pub held_removals_price: MicroUsd,
     /// Pods in launch backoff.
     pub pods_waiting: usize,
     /// Machines launched within the window.
@@ -65,7 +75,9 @@ impl GuardrailsView {
         settings: &GuardrailSettings,
         cluster: &ClusterName,
     ) -> Self {
+        let (launches, removals) = (cluster_guardrails.launch_block(), cluster_guardrails.removal_block());
         let reason = |held: Option<&Block>| held.map(|held| sentence(&held.reason));
+        let setting = |held: Option<&Block>| held.map(Block::setting).unwrap_or_default();
         let (joined, failed) = guardrails.launch_outcomes(cluster);
         let (launched, removed) = guardrails.window_counts(cluster);
         let whole = guardrails
@@ -81,8 +93,13 @@ impl GuardrailsView {
             freezes: guardrails.freezes().for_cluster(cluster).map(|freeze| sentence(freeze)).collect(),
             frozen: whole.map(|freeze| sentence(freeze)),
             circuit_breaker: guardrails.engaged_breaker(settings, cluster).map(|engaged| sentence(&engaged)),
-            held_launches: reason(cluster_guardrails.launch_block()),
-            held_removals: reason(cluster_guardrails.removal_block()),
+            held_launches: reason(launches),
+            held_removals: reason(removals),
+            held_launches_until: launches.and_then(|held| held.until),
+            held_launches_setting: setting(launches),
+            held_removals_until: removals.and_then(|held| held.until),
+            held_removals_setting: setting(removals),
+            held_removals_price: removals.map(|held| held.price).unwrap_or_default(),
             pods_waiting: cluster_guardrails.count_delayed_pods(guardrails.now()),
             launched,
             removed,

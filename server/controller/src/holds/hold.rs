@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cluster::{Booking, HOLD, HoldId, Target};
-use model::{Effect, Labels, MicroUsd, PodShape, Taint, Text, Timestamp, Toleration, TolerationOperator};
+use model::{Labels, MicroUsd, PodShape, Taint, Text, Timestamp, Toleration, TolerationOperator};
 
 /// What a hold promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,11 +141,6 @@ impl CapacityHold {
 }
 
 impl HoldId {
-    /// The taint of the nodes of a dedicated hold.
-    pub(crate) fn taint(&self) -> Taint {
-        Taint { key: Text::from(HOLD), value: self.0.clone(), effect: Effect::NoSchedule }
-    }
-
     /// What pods of a dedicated hold need: its nodes, and the toleration of their taint.
     pub(crate) fn confine(&self, shape: &mut PodShape) {
         shape.node_selector.insert(Text::from(HOLD), self.0.clone());

@@ -7,6 +7,7 @@ use super::ledger::HoldPlan;
 use super::{CapacityHold, HOLD, HoldEnd, HoldId, HoldKind, HoldPlace};
 use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
+use crate::order::charged_cost;
 use crate::provisioning::pending_plan::{have_limits_room, is_node_still_usable};
 use crate::provisioning::{PlanAnswer, PlanJob, PlanRequest, Planned};
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, PlannedMachine};
@@ -89,7 +90,7 @@ impl ClusterController {
         }
         // Machines of static NodePools are launched by plans of pods.
         plan.static_nodes.clear();
-        let price = hold.status.price().0 + plan.nodes.iter().map(|node| node.cost().0).sum::<i64>();
+        let price = hold.status.price().0 + charged_cost(&input, &plan).0;
         if let Some(limit) = hold.max_price.filter(|limit| price > limit.0) {
             let why = format!("its nodes cost ${} an hour, more than its limit of ${limit}", MicroUsd(price));
             return Err(Refusal::Never(why));
@@ -116,9 +117,9 @@ impl ClusterController {
 
     /// Why pods have no place. What a freeze or a spent allowance causes passes.
     fn unplaced(&self, input: &PlanningInput, report: &PlanReport, ctx: &Context<'_>) -> Refusal {
-        let reasons = || report.unschedulable.iter().flat_map(|entry| &entry.reasons);
+        let reasons = || report.unschedulable.iter().flat_map(|entry| entry.reasons.iter());
         let first = report.unschedulable.first();
-        let sentences: Vec<String> = first.into_iter().flat_map(|entry| &entry.reasons).map(sentence).collect();
+        let sentences: Vec<String> = first.into_iter().flat_map(|entry| entry.reasons.iter()).map(sentence).collect();
         let count = report.unschedulable.len();
         let why = format!("{count} of its pods fit nowhere: {}", sentences.join("; "));
         let is_frozen = input.pools.iter().any(|pool| self.freeze_of_launches(&pool.name, ctx).is_some());
@@ -145,7 +146,7 @@ impl ClusterController {
             price_date: self.price_date(&machines),
             launches: machines,
             holds: vec![(hold.id.clone(), status)],
-            new_cost: report.new_cost,
+            new_cost: charged_cost(&input, &plan),
             lower_bound: report.lower_bound,
             basis: Some(Arc::new(DecisionInput {
                 opened: None,
@@ -183,9 +184,10 @@ impl ClusterController {
             let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
             node.pods.iter().for_each(|pod| *counts.entry(pod_sets[*pod as usize]).or_default() += 1);
             let target = Target::Claim(machine.claim.name.clone());
+            let cost = node.charged_cost(&input.pools[node.pool as usize]);
             let first = counts.keys().next().copied();
             let place = move |(pod_set, pods)| {
-                let price = if Some(pod_set) == first { node.cost() } else { MicroUsd(0) };
+                let price = if Some(pod_set) == first { cost } else { MicroUsd(0) };
                 HoldPlace { target: target.clone(), pod_set, pods, price }
             };
             counts.into_iter().map(place).collect::<Vec<_>>()

@@ -63,7 +63,8 @@ impl ClusterController {
                 one.delay_plan(ctx.now + ctx.settings.retry_delay);
                 changed = true;
             }
-            describe(&mut one.hold, held_back, is_ready);
+            let strangers = one.hold.strangers(state);
+            describe(&mut one.hold, held_back, strangers.as_deref(), is_ready);
         }
         if changed {
             self.publish_bookings(ctx.now);
@@ -123,7 +124,12 @@ fn give_up_places(
 }
 
 /// Says whether all of the room of a hold is there, and what it waits for.
-fn describe(hold: &mut CapacityHold, held_back: Option<&str>, is_ready: impl Fn(&Target) -> bool) {
+fn describe(
+    hold: &mut CapacityHold,
+    held_back: Option<&str>,
+    strangers: Option<&str>,
+    is_ready: impl Fn(&Target) -> bool,
+) {
     let (without_place, pods) = (hold.without_place().iter().sum::<u32>(), hold.pod_count());
     let targets: BTreeSet<&Target> = hold.status.places.iter().map(|place| &place.target).collect();
     let (booting, nodes) = (targets.iter().filter(|target| !is_ready(target)).count(), targets.len());
@@ -134,6 +140,7 @@ fn describe(hold: &mut CapacityHold, held_back: Option<&str>, is_ready: impl Fn(
     } else if let Some(why) = held_back {
         hold.status.message = Text::from(format!("{without_place} of {pods} pods have no room: {why}"));
     } else if hold.status.message.is_empty() {
-        hold.status.message = Text::from(format!("{without_place} of {pods} pods have no room yet"));
+        let why = strangers.map(|strangers| format!(": {strangers}")).unwrap_or_default();
+        hold.status.message = Text::from(format!("{without_place} of {pods} pods have no room yet{why}"));
     }
 }

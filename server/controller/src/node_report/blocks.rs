@@ -8,12 +8,14 @@ use crate::guardrails::BlockReason;
 use model::disruption_plan::{Block, BlockCode};
 use model::disruption_policy::DisruptionReason;
 use model::removal::RemovalReason;
-use model::{Millis, Timestamp};
+use model::{Millis, Text, Timestamp};
 
 /// What the blocks of all nodes of a cluster are found by.
 pub(super) struct ClusterBlocks<'r> {
     view: DisruptionView<'r>,
     candidates: Candidates<'r>,
+    /// The pod that consolidation has moved and that waits for a node: until it runs, no other pod is moved.
+    waiting_move: Option<&'r PodRecord>,
 }
 
 /// The blocks of one node.
@@ -23,6 +25,7 @@ pub(super) struct LiveBlocks<'r, 'c> {
     pub(super) ctx: &'r Context<'c>,
     pub(super) view: &'r DisruptionView<'r>,
     candidates: &'r Candidates<'r>,
+    waiting_move: Option<&'r PodRecord>,
     /// The node with NodeClaim and NodePool; `None` for a node that this server does not manage.
     pub(super) managed: Option<Candidate<'r>>,
 }
@@ -36,9 +39,10 @@ impl<'r> ClusterBlocks<'r> {
             move_interval: ctx.settings.consolidation.move_interval,
             feature_gates: ctx.settings.feature_gates,
             backoff: controller.disruption.backoff.clone(),
+            maintenance: controller.disruption.maintenance(),
             ..DisruptionView::of(state, ctx.now)
         };
-        Self { candidates: Candidates::collect(&view), view }
+        Self { candidates: Candidates::collect(&view), view, waiting_move: state.moved_pod_without_room() }
     }
 }
 
@@ -54,8 +58,8 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
         let pool = claim.and_then(|claim| state.pool(&claim.pool));
         let pool = pool.filter(|pool| state.unmanaged_reason(pool).is_none());
         let managed = claim.zip(pool).map(|(claim, pool)| Candidate { node, claim, pool });
-        let ClusterBlocks { view, candidates } = cluster;
-        Self { controller, node, ctx, view, candidates, managed }
+        let ClusterBlocks { view, candidates, waiting_move } = cluster;
+        Self { controller, node, ctx, view, candidates, waiting_move: *waiting_move, managed }
     }
 
     fn now(&self) -> Timestamp {
@@ -174,7 +178,7 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
             let message = self.protection(pod.protection_end());
             return vec![Block::new(BlockCode::DoNotDisrupt, format!("Pod/{}", pod.key), message)];
         }
-        if !pod.is_workload() || pod.terminating {
+        if pod.terminating || !pod.is_evicted_by_drains() {
             return Vec::new();
         }
         let budgets: Vec<_> = self.controller.state.pod_budgets_of(pod).collect();
@@ -191,6 +195,16 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
                 several.iter().map(|one| block(&one.name, message.clone())).collect()
             }
         }
+    }
+
+    /// The pods of schedulers that are not planned for: whether another node has a place for them is not known.
+    pub(super) fn of_schedulers(&self) -> Vec<Block> {
+        let pods = self.controller.state.pods_of_other_schedulers_on(&self.node.name);
+        let block = |(pod, scheduler): (&PodRecord, &Text)| {
+            let message = format!("is placed by the scheduler {scheduler}, which is not planned for");
+            Block::new(BlockCode::OtherScheduler, format!("Pod/{}", pod.key), message)
+        };
+        pods.map(block).collect()
     }
 
     /// What the budgets and windows of the NodePool, and the budget of the cluster, block its removal by.
@@ -227,6 +241,12 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
                 format!("has been replaced for {since} s as {}: its pods wait for nodes", begun.reason.as_str());
             blocks.push(Block::new(BlockCode::Replacing, self.node_title(), message));
         }
+        for pod in self.controller.state.pods_on(&self.node.name) {
+            if let Some(delay) = self.controller.guardrails.launch_delay(&pod.key, self.now()) {
+                let message = format!("waits for a place on a node that exists: {}", delay.launches);
+                blocks.push(Block::new(BlockCode::BackOff, format!("Pod/{}", pod.key), message));
+            }
+        }
         if let Some(until) = self.view.backoff.until(&pool.pool.name, self.now()) {
             let message =
                 format!("waits after a replacement that failed; the next may begin {}", self.remaining(until));
@@ -242,6 +262,13 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
         let left = self.remaining(moved.until);
         let message = format!("was moved by consolidation, which may move it again {left} (disruption.move-interval)");
         Some(Block::new(BlockCode::RecentlyMoved, format!("Pod/{}", moved.pod), message))
+    }
+
+    /// The wait for a pod that consolidation has moved.
+    pub(super) fn of_waiting_move(&self) -> Option<Block> {
+        let pod = self.waiting_move?;
+        let message = "was moved by consolidation and waits for a node: no other pod is moved meanwhile";
+        Some(Block::new(BlockCode::PendingPods, format!("Pod/{}", pod.key), message))
     }
 
     /// The wait of `consolidateAfter`, and a fixed number of nodes.
@@ -269,9 +296,35 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
         blocks
     }
 
-    /// `in 30 s`, at least one.
+    /// `in 30 s, at 2026-01-01T10:00:30Z`; at least one second.
     pub(super) fn remaining(&self, until: Timestamp) -> String {
         let left = until.duration_since(self.now()).max(Millis::from_secs(1));
-        format!("in {} s", left.as_secs())
+        format!("in {}, at {until}", amount(left))
+    }
+}
+
+/// A duration in its two greatest units: `23 h 58 min`.
+fn amount(of: Millis) -> String {
+    let (seconds, minutes) = (of.as_secs(), of.as_mins());
+    match (minutes / 60, minutes % 60) {
+        (0, 0) => format!("{seconds} s"),
+        (0, minutes) => format!("{minutes} min {} s", seconds % 60),
+        (hours @ 0..24, minutes) => format!("{hours} h {minutes} min"),
+        (hours, _) => format!("{} d {} h", hours / 24, hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_has_its_two_greatest_units() {
+        // 86,379 s are a day without 21 seconds.
+        let amounts = [1, 59, 60, 600, 3_599, 3_600, 86_379, 86_400, 200_000];
+        assert_eq!(
+            amounts.map(|seconds| amount(Millis::from_secs(seconds))),
+            ["1 s", "59 s", "1 min 0 s", "10 min 0 s", "59 min 59 s", "1 h 0 min", "23 h 59 min", "1 d 0 h", "2 d 7 h"]
+        );
     }
 }

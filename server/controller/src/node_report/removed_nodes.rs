@@ -19,6 +19,8 @@ pub struct RemovedNode {
     pub at: Timestamp,
     /// Why this server removed it; `None` if something else deleted its Node, NodeClaim or instance.
     pub reason: Option<Text>,
+    /// What something else did that this server finished: it drained the Node, or terminated the instance.
+    pub external_reason: Option<Text>,
 }
 
 /// The last nodes that went, latest first.
@@ -28,10 +30,13 @@ pub(crate) struct RemovedNodes(VecDeque<RemovedNode>);
 impl RemovedNodes {
     /// Records that the cluster does not show `node` of `machine` any more, or that this server deletes it.
     pub fn record(&mut self, node: NodeName, machine: &ManagedClaim, now: Timestamp) {
-        let own = machine.termination_reason().filter(|reason| !reason.is_external());
-        let reason = own.map(|reason| Text::from(reason.to_string()));
+        let text = |is_external: bool| {
+            let reason = machine.termination_reason().filter(|reason| reason.is_external() == is_external);
+            reason.map(|reason| Text::from(reason.to_string()))
+        };
+        let (reason, external_reason) = (text(false), text(true));
         self.0.retain(|known| known.node != node);
-        self.0.push_front(RemovedNode { node, claim: machine.name().clone(), at: now, reason });
+        self.0.push_front(RemovedNode { node, claim: machine.name().clone(), at: now, reason, external_reason });
         self.0.truncate(KEPT);
     }
 

@@ -10,16 +10,18 @@ use crate::disruption::settings::RepairMode;
 use crate::disruption::{expiry_of, repair_of};
 use model::disruption_plan::{Block, BlockCode};
 use model::disruption_policy::{ConsolidationPolicy, DisruptionReason};
+use model::interruption::InterruptionKind;
 use model::removal::RemovalReason;
 use model::{Text, Timestamp};
 
-/// Codes of plans of disruption that the state alone does not show.
-const OF_PLANS: [BlockCode; 7] = [
+/// Codes of plans of disruption that the blocks by the state leave out.
+const OF_PLANS: [BlockCode; 8] = [
     BlockCode::NoCapacity,
     BlockCode::NoSavings,
     BlockCode::MinValues,
     BlockCode::SpotFlexibility,
     BlockCode::PendingPods,
+    BlockCode::LocalVolume,
     BlockCode::Policy,
     BlockCode::PodDisruptionBudget,
 ];
@@ -56,6 +58,12 @@ impl LiveBlocks<'_, '_> {
     }
 
     fn unhealthy(&self) -> Option<Verdict> {
+        if let Some(candidate) = self.managed.filter(|one| self.view.maintenance.contains_key(&one.claim.name)) {
+            let mut by = self.of_operation(RemovalReason::Repaired);
+            by.extend(self.of_voluntary_replacement(&candidate, DisruptionReason::Unhealthy));
+            let evidence = Text::from(InterruptionKind::ScheduledChange.to_string());
+            return Some(Verdict { reason: RemovalReason::Repaired, evidence, by });
+        }
         let repair = repair_of(self.node, self.managed?.claim, self.view)?;
         let title = self.node_title();
         let mut by = Vec::new();
@@ -106,6 +114,7 @@ impl LiveBlocks<'_, '_> {
         if candidate.claim.termination_grace_period.is_none() {
             by.extend(self.of_pods());
         }
+        by.extend(self.of_schedulers());
         if candidate.pool.pool.not_ready.is_some() {
             let title = format!("NodePool/{}", candidate.pool.pool.name);
             by.push(Block::new(BlockCode::NoCapacity, title, "is not ready, so that nothing can replace the node"));
@@ -131,10 +140,14 @@ impl LiveBlocks<'_, '_> {
         let mut by = self.of_operation(RemovalReason::Underutilized);
         by.extend(self.of_node());
         by.extend(self.of_pods());
-        by.extend(self.of_wait());
+        by.extend(self.of_schedulers());
+        let waits = self.of_wait();
         let moved = self.of_moves();
-        let is_moved = moved.is_some();
+        // What the last plan found is older than what holds the node now.
+        let is_held_since = moved.is_some() || !waits.is_empty();
+        by.extend(waits);
         by.extend(moved);
+        by.extend(self.of_waiting_move());
         by.extend(self.of_replacements());
         let is_replaced = self.controller.state.replacement_of(&candidate.claim.name).is_some();
         if !is_replaced {
@@ -143,7 +156,7 @@ impl LiveBlocks<'_, '_> {
             by.extend(
                 self.of_consolidation(candidate, by.is_empty())
                     .into_iter()
-                    .filter(|block| !is_moved || block.code == BlockCode::Policy),
+                    .filter(|block| !is_held_since || block.code == BlockCode::Policy),
             );
         }
         let evidence = Text::from("it may go if its pods fit elsewhere at a lower price");

@@ -14,7 +14,10 @@ use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::launch_evidence::ReadyNode;
 use crate::launch_template::launch_template;
-use crate::{DecidedLaunch, Effect, Instruction, InstructionId, Launched, PlannedMachine, order};
+use crate::{
+    DecidedLaunch, Decision, DecisionId, DecisionReason, Effect, Instruction, InstructionId, Launched, PlannedMachine,
+    order,
+};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::{
     CapacityType, ClaimName, InstanceTypeName, LaunchFailure, LaunchOption, LaunchOrder, Millis, ProviderId, Text,
@@ -118,7 +121,11 @@ impl ClusterController {
         match node {
             Some(node) if node.is_registered() => {
                 self.record_join_result(claim, true);
-                self.claims.get_mut(claim).map(|machine| machine.complete_registration(ctx.now));
+                if let Some(machine) = self.claims.get_mut(claim) {
+                    machine.complete_registration(ctx.now);
+                    // Nothing is left to be observed.
+                    machine.postpone(ctx.now);
+                }
                 self.nominator.schedule_nominations(ctx.now);
                 // A machine found in the cluster is no evidence about launches.
                 if self.claims.get(claim).is_some_and(|machine| machine.planned().is_some()) {
@@ -202,7 +209,9 @@ impl ClusterController {
         }
         let Some(claim) = self.claims.complete_instruction(id) else { return };
         let Some(machine) = self.claims.get_mut(&claim) else { return };
-        let wait = if machine.stage() == StageKind::Launched { Millis::ZERO } else { OBSERVATION_WAIT };
+        // The registration follows what is written into the NodeClaim at once. Its own effect is waited for.
+        let is_next = machine.stage() == StageKind::Launched && !self.nominator.is_registering(&claim);
+        let wait = if is_next { Millis::ZERO } else { OBSERVATION_WAIT };
         machine.postpone(ctx.now + wait);
         match machine.stage() {
             StageKind::Creating if machine.begin_launch(ctx.now) => self.launch_available(&claim, ctx),
@@ -235,9 +244,11 @@ impl ClusterController {
         let again = ctx.now + ctx.settings.retry_delay;
         let Some(machine) = self.claims.get_mut(&claim) else { return };
         if machine.stage() == StageKind::Creating {
+            let decision = machine.decision();
             self.claims.remove(&claim);
             self.state.forget_claim(&claim);
             self.close_launch(&claim, ctx);
+            self.record_refused_claim(&claim, decision, reason, ctx);
             let error = format!("cannot create NodeClaim {claim}: {reason}");
             return self.provisioner.record_failed_launch(error, again);
         }
@@ -245,6 +256,15 @@ impl ClusterController {
         if unmet && machine.stage() == StageKind::Draining {
             self.keep_occupied_machine(&claim, reason, ctx);
         }
+    }
+
+    /// Records that nothing is launched for a NodeClaim of a decision, so that the decision log says what became of it.
+    fn record_refused_claim(&mut self, claim: &ClaimName, of: Option<DecisionId>, reason: &str, ctx: &mut Context<'_>) {
+        let of = of.map_or_else(String::new, |DecisionId(number)| format!(" of decision {number}"));
+        let refused = vec![format!("nothing is launched for NodeClaim {claim}{of}, which was refused: {reason}")];
+        let (id, version) = (DecisionId(ctx.next_id()), self.state.version());
+        let decision = Decision::new(id, self.cluster.clone(), DecisionReason::Provision, version, ctx.now);
+        self.record_decision(Decision { refused, ..decision }, ctx);
     }
 
     /// Launches the instance of `claim`, or repeats the call to learn its outcome.

@@ -211,6 +211,11 @@ impl ManagedClaim {
         self.in_flight.is_none() && self.is_postponed(now)
     }
 
+    /// Earliest time of the next instruction.
+    pub fn not_before(&self) -> Timestamp {
+        self.not_before
+    }
+
     /// Whether the next instruction is postponed.
     pub fn is_postponed(&self, now: Timestamp) -> bool {
         self.not_before > now

@@ -28,15 +28,13 @@ use crate::cluster::ClaimRecord;
 use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::{Effect, Finding, Instruction, PlannedMachine, order};
+use model::drain::RecordedDrain;
 use model::{ClaimName, MicroUsd, Millis, PodKey, ProviderId, Text, Timestamp};
 
 /// How long a client token is reused after its first use. EC2 keeps tokens for at least a day;
 /// after half of that a repeated launch might launch a second instance, so the first one is
 /// garbage-collected instead.
 const TOKEN_LIFETIME: Millis = Millis::from_hours(12);
-
-/// Taint of a Node that is being drained.
-pub(crate) const DISRUPTED: &str = "karpenter.sh/disrupted";
 
 impl ClusterController {
     /// Begins recovery: this replica owns the cluster now; `launches` are the previous owner's
@@ -62,7 +60,7 @@ impl ClusterController {
         let launches = self.recovery.complete();
         self.gc.reset(ctx.now);
         // Pods of a machine that is replaced need a node: their launches are recovered for them.
-        let resumed = self.resume_replacements();
+        let resumed = self.resume_replacements(ctx);
         let rows: BTreeSet<ClaimName> = launches.iter().map(|launch| launch.claim.clone()).collect();
         for launch in launches {
             self.recover_launch(launch, ctx);
@@ -222,20 +220,16 @@ impl ClusterController {
         wanted
     }
 
-    /// Resumes drains in progress, with their original deadline.
+    /// Resumes drains in progress, with their original deadline. The proof of a drain is the annotation that names the
+    /// NodeClaim: the taint alone may be anybody's.
     fn resume_drains(&mut self, ctx: &mut Context<'_>) {
-        let drained = |claim: &&ClaimName| {
-            let node = self.state.node_of_claim(claim);
-            node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED))
-        };
-        let going: Vec<ClaimName> = self.claims.iter().map(ManagedClaim::name).filter(drained).cloned().collect();
-        for claim in going {
+        let drain = |claim: &ClaimName| Some((claim.clone(), self.state.drain_of_claim(claim)?.clone()));
+        let going: Vec<(ClaimName, RecordedDrain)> =
+            self.claims.iter().map(ManagedClaim::name).filter_map(drain).collect();
+        for (claim, RecordedDrain { deadline, reason: why, .. }) in going {
             if !ctx.guardrails.contains_removal(&self.cluster, &claim) {
                 ctx.guardrails.restore_removal(&self.cluster, &claim, MicroUsd(0), ctx.now);
             }
-            let node = self.state.node_of_claim(&claim);
-            let deadline = node.and_then(|node| node.drain_deadline);
-            let why = node.map(|node| node.drain_reason.clone()).unwrap_or_default();
             let terms = DrainTerms { deadline, ..DrainTerms::default() };
             self.begin_termination(&claim, TerminationReason::BegunBeforeTakeover { why }, terms, ctx);
         }

@@ -55,11 +55,25 @@ impl Nominator {
         !self.registration_gate.holds(claim)
     }
 
+    /// Whether the registration of the Node of `claim` was ordered.
+    pub fn is_registering(&self, claim: &ClaimName) -> bool {
+        self.registration_gate.is_registering(claim)
+    }
+
     /// Records that the registration of the Node of `claim` is ordered; returns the nominations
     /// that are part of the order.
     pub fn begin_registration(&mut self, claim: &ClaimName, view: &NominationView<'_>) -> Vec<PodNomination> {
         self.registration_gate.record_registration(claim, view.now);
-        view.nominations(claim)
+        let nominations = view.nominations(claim);
+        let lacks = |nomination: &&PodNomination| {
+            view.state.pod(&nomination.pod).is_some_and(|pod| pod.own_nomination.is_none())
+        };
+        for nomination in nominations.iter().filter(lacks) {
+            if let Some(assignment) = view.state.assignments().get(&nomination.pod) {
+                self.retries.record_attempt(nomination.pod.clone(), assignment.target.clone(), view.now);
+            }
+        }
+        nominations
     }
 
     /// Nominates every assigned pod that should have a nomination and has none, node by node, if
@@ -123,6 +137,24 @@ mod tests {
         claims.remove(&text("m0"));
         nominator.forget_removed(&claims);
         assert_eq!((nominator.may_register(&text("m0")), nominator.next_wakeup(false)), (true, None));
+    }
+
+    #[test]
+    fn only_pods_of_kube_scheduler_are_nominated() {
+        let nominated = |scheduler: Option<&str>| {
+            let mut state = initialized_cluster(pool(), &["m0"]);
+            let record = PodRecord { other_scheduler: scheduler.map(text), ..pod("a", 500) };
+            observe(&mut state, 0, [Object::Pod(record)]);
+            state.assign_pod(key("a"), Target::Claim(text("m0")), None);
+            let mut claims = NodeClaims::default();
+            claims.insert(ManagedClaim::from_claim(&claim("m0"), None, at(0)));
+            let mut nominator = Nominator::default();
+            nominator.schedule_nominations(at(0));
+            let view = NominationView { state: &state, claims: &claims, now: at(1_000) };
+            (nominator.retry_nominations(&view).len(), nominator.begin_registration(&text("m0"), &view).len())
+        };
+        assert_eq!(nominated(None), (1, 1));
+        assert_eq!(nominated(Some("volcano")), (0, 0));
     }
 
     #[test]

@@ -137,6 +137,11 @@ impl RegistrationGate {
         self.progress.entry(claim.clone()).or_default().ordered_at.get_or_insert(now);
     }
 
+    /// Whether the registration of the Node of `claim` was ordered.
+    pub fn is_registering(&self, claim: &ClaimName) -> bool {
+        self.progress.get(claim).is_some_and(|progress| progress.ordered_at.is_some())
+    }
+
     /// Forgets NodeClaims that were removed: one of the same name begins anew.
     pub fn forget_removed(&mut self, claims: &NodeClaims) {
         self.held.retain(|claim, _| claims.contains(claim));

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::view::{NominationView, needs_node, nomination, spread_refuses_nomination};
+use super::view::{NominationView, heeds_nominations, needs_node, nomination, spread_refuses_nomination};
 use crate::Instruction;
 use crate::cluster::planning::UNREGISTERED;
 use crate::cluster::{ClusterState, NodeRecord, PodRecord, Target};
@@ -18,8 +18,11 @@ use model::{ClaimName, Millis, NodeName, PodKey, Resources, Taint, Timestamp};
 /// Nominations lost at about the same time are repeated together, this long after the first: well
 /// within the second that kube-scheduler waits at least before it tries a pod again.
 const BATCH_DELAY: Millis = Millis::new(200);
-/// Delay after the first nomination; each further one doubles it.
+/// Delay after the first nomination before it is repeated; each further one doubles it.
 const FIRST_BACKOFF: Millis = Millis::new(500);
+/// Minimum delay after a nomination that the pod has not shown yet: hundreds of them take a busy API server seconds, and to
+/// repeat one that is on its way costs a request and changes nothing.
+const MIN_UNSEEN_BACKOFF: Millis = Millis::from_secs(4);
 /// Maximum number of nominations per pod and assignment.
 const MAX_ATTEMPTS: u32 = 6;
 
@@ -40,7 +43,18 @@ pub(super) struct NominationRetries {
 struct Retry {
     target: Target,
     count: u32,
-    not_before: Timestamp,
+    /// When the last one was made.
+    made: Timestamp,
+    /// Whether the pod has shown it.
+    is_seen: bool,
+}
+
+impl Retry {
+    /// When the nomination may be repeated.
+    fn not_before(&self) -> Timestamp {
+        let backoff = FIRST_BACKOFF * (1 << (self.count.clamp(1, MAX_ATTEMPTS) - 1));
+        self.made + if self.is_seen { backoff } else { backoff.max(MIN_UNSEEN_BACKOFF) }
+    }
 }
 
 impl NominationRetries {
@@ -64,18 +78,19 @@ impl NominationRetries {
         if retry.count >= MAX_ATTEMPTS {
             return false;
         }
-        let at = retry.not_before;
+        let at = retry.not_before();
         if at > now {
             self.schedule_at(at);
         }
         at <= now
     }
 
-    fn record_attempt(&mut self, pod: PodKey, target: Target, now: Timestamp) {
-        let count = self.retries.get(&pod).map_or(0, |retry| retry.count);
-        let not_before = now + FIRST_BACKOFF * (1 << count);
-        self.schedule_at(not_before);
-        self.retries.insert(pod, Retry { target, count: count + 1, not_before });
+    /// Records that `pod`, which is assigned to `target`, is nominated for its Node.
+    pub fn record_attempt(&mut self, pod: PodKey, target: Target, now: Timestamp) {
+        let before = self.retries.get(&pod).filter(|retry| retry.target == target);
+        let retry = Retry { target, count: before.map_or(0, |retry| retry.count) + 1, made: now, is_seen: false };
+        self.schedule_at(retry.not_before());
+        self.retries.insert(pod, retry);
     }
 
     /// When assignments are checked next.
@@ -103,6 +118,9 @@ impl NominationRetries {
             self.last_bound = now;
         } else if state.pod(&pod.key).is_some_and(|known| known.own_nomination != pod.own_nomination) {
             self.last_change = now;
+        }
+        if let Some(retry) = self.retries.get_mut(&pod.key).filter(|_| pod.own_nomination.is_some()) {
+            retry.is_seen = true;
         }
     }
 
@@ -148,7 +166,7 @@ impl<'v> NominationView<'v> {
                 Target::Claim(claim) => self.state.node_of_claim(claim),
                 Target::Node(node) => self.state.node(node),
             };
-            let pod = self.state.pod(key).filter(|pod| needs_node(pod));
+            let pod = self.state.pod(key).filter(|pod| needs_node(pod) && heeds_nominations(pod));
             if let Some((node, pod)) = node.zip(pod).filter(|(node, pod)| self.is_open(node, pod, &is_nominating)) {
                 by_node.entry(node.name.clone()).or_default().push(pod);
             }

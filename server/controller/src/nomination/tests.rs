@@ -451,16 +451,18 @@ fn a_lost_nomination_is_repeated() {
          9900 plan",
     );
     assert_eq!(actions, ["8350 nominate n-a: a2 a3"]);
+    // The delay after the second is a second.
+    let actions = registered().run("8100 pending a1\n8500 pending a1\n10000 plan");
+    assert_eq!(actions, ["8300 nominate n-a: a1", "9300 nominate n-a: a1"]);
 }
 
 #[test]
-fn a_pod_is_nominated_six_times_with_growing_delays() {
+fn a_nomination_that_the_pod_does_not_show_is_repeated_after_four_seconds_and_six_are_made() {
     let mut scenario = registered();
     scenario.shows_nominations = false;
     let actions = scenario.run("8100 pending a1\n60000 plan");
-    // The first was at 6 s; 200 ms after its loss comes the second, and the delay before the next
-    // is 1 s, then 2, 4 and 8 s.
-    let at = [8300, 9300, 11_300, 15_300, 23_300];
+    // The first was at 6 s; 200 ms after its loss comes the second. The delays before the next would be 1, 2, 4 and 8 s.
+    let at = [8300, 12_300, 16_300, 20_300, 28_300];
     assert_eq!(actions, at.map(|at| format!("{at} nominate n-a: a1")));
 }
 

@@ -39,6 +39,7 @@ impl<'v> NominationView<'v> {
     ) -> impl Iterator<Item = &'p PodRecord> {
         let startup: &[Taint] = self.state.claim(claim).map_or(&[], |record| &record.startup_taints);
         let free = pods.iter().filter(|pod| first_untolerated(startup, &pod.shape.tolerations).is_none());
+        let free = free.filter(|pod| heeds_nominations(pod));
         free.copied().filter(|pod| !spread_refuses_nomination(pod, pods))
     }
 }
@@ -47,9 +48,14 @@ pub(super) fn nomination(pod: &PodRecord) -> PodNomination {
     PodNomination { pod: pod.key.clone(), uid: pod.uid.clone() }
 }
 
-/// A pod that is bound, ends, or is already nominated by kube-scheduler is not nominated.
+/// A pod that is bound, ends, or is already nominated by kube-scheduler needs no node.
 pub(super) fn needs_node(pod: &PodRecord) -> bool {
     pod.node.is_none() && pod.nominated.is_none() && !pod.terminating && !pod.is_terminal()
+}
+
+/// Only kube-scheduler is known to heed `status.nominatedNodeName`; another scheduler may use the field itself.
+pub(super) fn heeds_nominations(pod: &PodRecord) -> bool {
+    pod.other_scheduler.is_none()
 }
 
 /// Whether a hard spread constraint would reject for `pod` the node that `all` are nominated to.

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use super::LaunchView;
 use crate::cluster::{ClusterState, PodRecord};
-use crate::{UnplacedPod, order};
+use crate::guardrails::BackedOffPods;
+use crate::order;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::resources::NODES;
@@ -36,8 +37,8 @@ pub(super) struct PendingPlan {
     due: Timestamp,
     /// Version of the cluster state in the request.
     version: u64,
-    /// Pods that guardrails held back, and why.
-    held: Vec<UnplacedPod>,
+    /// Pods for which guardrails have no machine launched.
+    backed_off: BackedOffPods,
     /// Number of pods in the request.
     pods: usize,
     /// NodeClaims whose drain waits for the plan.
@@ -87,12 +88,12 @@ impl PendingPlan {
         state: &ClusterState,
         input: &PlanningInput,
         (due, opened): (Timestamp, Option<Timestamp>),
-        held: Vec<UnplacedPod>,
+        backed_off: BackedOffPods,
         drains: Vec<ClaimName>,
         now: Timestamp,
     ) -> Self {
         let (version, pods, relied_on) = (state.version(), input.pods.len(), PlanAssumptions::of(state, input));
-        Self { since: now, opened, due, version, held, pods, drains, relied_on }
+        Self { since: now, opened, due, version, backed_off, pods, drains, relied_on }
     }
 
     /// When it was requested.
@@ -105,24 +106,15 @@ impl PendingPlan {
         self.opened
     }
 
-    /// When it was due.
-    pub fn due(&self) -> Timestamp {
-        self.due
-    }
-
-    /// Version of the cluster state in the request.
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
     /// Number of pods in the request.
     pub fn pods(&self) -> usize {
         self.pods
     }
 
-    /// Pods that guardrails held back, and NodeClaims whose drain waits for the plan.
-    pub fn into_waiting(self) -> (Vec<UnplacedPod>, Vec<ClaimName>) {
-        (self.held, self.drains)
+    /// Pods for which guardrails have no machine launched, NodeClaims whose drain waits for the plan, when it was due, and
+    /// the version of the cluster state in the request.
+    pub fn into_parts(self) -> (BackedOffPods, Vec<ClaimName>, Timestamp, u64) {
+        (self.backed_off, self.drains, self.due, self.version)
     }
 
     /// Until when empty nodes are kept for it.

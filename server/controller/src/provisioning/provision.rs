@@ -9,12 +9,12 @@ use super::{ArrivedPlan, LaunchView, PlanAnswer, PlanJob, Planned};
 use crate::cluster::assignments::NOMINATION_WINDOW;
 use crate::cluster::{ClusterState, Target};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::guardrails::ClusterGuardrails;
+use crate::guardrails::{BackedOffPods, ClusterGuardrails};
 use crate::launch_template::launch_template;
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::order;
 use crate::unavailable_offerings::Probing;
-use crate::{Decision, DecisionId, DecisionReason, Effect, Instruction, PlannedMachine, UnplacedPod};
+use crate::{Decision, DecisionId, DecisionReason, Effect, Instruction, PlannedMachine};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlannedNode};
 use model::resources::NODES;
@@ -33,8 +33,8 @@ impl ClusterController {
         let has_backed_off_pods = self.guardrails.has_unbound_pods();
         let draft = self.provisioner.draft_plan(due, &self.state, has_backed_off_pods, ctx.settings, ctx.now);
         let Some(mut draft) = draft else { return self.clear_shadow_plan() };
-        let held = self.restrict_input(draft.input_mut(), ctx);
-        draft.hold_pods(held);
+        let backed_off = self.restrict_input(draft.input_mut(), ctx);
+        draft.hold_pods(backed_off);
         if draft.is_empty() {
             return self.clear_shadow_plan();
         }
@@ -46,15 +46,14 @@ impl ClusterController {
         }
     }
 
-    /// Excludes what guardrails hold back, and unavailable offerings. Returns the pods that are
-    /// held back, and why.
-    pub(crate) fn restrict_input(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> Vec<UnplacedPod> {
-        let held = self.exclude_backed_off_pods(input, ctx);
+    /// Excludes what guardrails hold back, and unavailable offerings. Returns the pods for which no machine may be launched.
+    pub(crate) fn restrict_input(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> BackedOffPods {
+        let backed_off = self.exclude_backed_off_pods(input, ctx);
         self.exclude_frozen_pools(input, ctx);
         for pool in &mut input.pools {
             pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Allowed, ctx.now);
         }
-        held
+        backed_off
     }
 
     /// Handles the answer to a plan request.
@@ -94,6 +93,7 @@ impl ClusterController {
             ctx.searches().record_applied(MicroUsd(saved));
         }
         arrived.unplaced.extend(waiting);
+        self.explain_pods_of_holds(&mut arrived.unplaced);
         let unplaced = if self.state.replacements().is_empty() { Vec::new() } else { arrived.unplaced.clone() };
         self.apply_plan(arrived, ctx);
         self.fail_unplaced_replacements(&unplaced, ctx);
@@ -111,13 +111,14 @@ impl ClusterController {
         if machines.is_empty() && placed.is_empty() && unchanged {
             return;
         }
+        let new_cost = order::charged_cost(&basis.input, &plan);
         let decision = Decision {
             due,
             price_date: self.price_date(&machines),
             launches: machines,
             assignments: placed,
             unplaced,
-            new_cost: report.new_cost,
+            new_cost,
             lower_bound: report.lower_bound,
             notes: report.notes,
             basis: Some(Arc::new(basis)),
@@ -136,7 +137,7 @@ impl ClusterController {
     ) -> (DecisionId, Vec<PlannedMachine>, Vec<(PodKey, NodeName)>) {
         let id = DecisionId(ctx.next_id());
         let machines = self.assume_machines(input, plan, id, ctx);
-        self.count_launches(&machines, planned_nodes(plan), ctx);
+        self.count_launches(input, &machines, planned_nodes(plan), ctx);
         let placed = self.assign_placements(input, plan, ctx.now);
         if !placed.is_empty() {
             self.nominator.schedule_nominations(ctx.now);

@@ -1,6 +1,7 @@
 //! The provisioner: which pods are planned, and when.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::batch::BatchWindow;
 use super::demand_cursor::DemandCursor;
@@ -8,6 +9,7 @@ use super::pending_plan::PendingPlan;
 use super::window_search::WindowSearch;
 use super::{LaunchView, PlanAnswer, PlanNumber, PlanRequest, Planned};
 use crate::cluster::ClusterState;
+use crate::guardrails::BackedOffPods;
 use crate::search_allowance::UnusedSearch;
 use crate::view::PlanningView;
 use crate::{DecisionAnswer, DecisionInput, Settings, UnplacedPod};
@@ -43,8 +45,8 @@ pub(crate) struct Provisioner {
 #[derive(Debug)]
 pub(crate) struct PlanDraft {
     input: PlanningInput,
-    /// Pods that guardrails hold back, and why.
-    held: Vec<UnplacedPod>,
+    /// Pods for which guardrails have no machine launched.
+    backed_off: BackedOffPods,
     due: Timestamp,
     opened: Option<Timestamp>,
     has_fixed_pools: bool,
@@ -73,14 +75,14 @@ impl PlanDraft {
         &mut self.input
     }
 
-    /// Records the pods that guardrails hold back, and why.
-    pub fn hold_pods(&mut self, held: Vec<UnplacedPod>) {
-        self.held = held;
+    /// Records the pods for which guardrails have no machine launched.
+    pub fn hold_pods(&mut self, backed_off: BackedOffPods) {
+        self.backed_off = backed_off;
     }
 
     /// Whether a plan would change nothing.
     pub fn is_empty(&self) -> bool {
-        self.input.pods.is_empty() && self.held.is_empty() && !self.has_fixed_pools
+        self.input.pods.is_empty() && !self.has_fixed_pools
     }
 }
 
@@ -188,8 +190,8 @@ impl Provisioner {
             return None;
         }
         let taken = self.demand_cursor.take_pods(demand, settings.plan_pods);
-        let input = state.planning_input_for(taken, &settings.policy, now);
-        Some(PlanDraft { input, held: Vec::new(), due, opened, has_fixed_pools })
+        let input = state.provisioning_input_for(taken, &settings.policy, now);
+        Some(PlanDraft { input, backed_off: BackedOffPods::default(), due, opened, has_fixed_pools })
     }
 
     /// The request for a draft, which is in progress from now on. `drains` are NodeClaims whose
@@ -203,8 +205,8 @@ impl Provisioner {
         state: &ClusterState,
         now: Timestamp,
     ) -> PlanRequest {
-        let PlanDraft { input, held, due, opened, .. } = draft;
-        let pending = PendingPlan::of(state, &input, (due, opened), held, drains, now);
+        let PlanDraft { input, backed_off, due, opened, .. } = draft;
+        let pending = PendingPlan::of(state, &input, (due, opened), backed_off, drains, now);
         self.pending_plan = Some((number, pending));
         PlanRequest { number, cluster, input, disruption: None }
     }
@@ -243,15 +245,14 @@ impl Provisioner {
         if pending.drop_outdated_parts(&basis.input, (&mut plan, &mut report), view) {
             self.window.extend(view.now);
         }
-        self.demand_cursor.defer_unreached(unreached_pods(&basis.input, &report));
+        let (BackedOffPods { held, deferred }, drains, due, version) = pending.into_parts();
+        self.demand_cursor.defer_unreached(unreached_pods(&basis.input, &report).into_iter().chain(deferred).collect());
         if !plan.unschedulable.is_empty() {
             self.schedule_retry(retry_at);
         }
         report.notes.extend(search_note(&report));
         report.notes.extend(self.remaining_pods_note(basis.input.pods.len(), settings.plan_pods));
-        let (due, version) = (pending.due(), pending.version());
-        let (held, drains) = pending.into_waiting();
-        let unplaced = unplaced_pods(&basis.input, &report).chain(held).collect();
+        let unplaced = unplaced_pods(&basis.input, &plan, &report, held);
         Some(ArrivedPlan { basis, plan, report, unplaced, drains, due, version })
     }
 
@@ -304,7 +305,7 @@ impl Provisioner {
             return None;
         }
         let taken = self.demand_cursor.clone().take_pods(demand, settings.plan_pods);
-        Some(state.planning_input_for(taken, &settings.policy, now))
+        Some(state.provisioning_input_for(taken, &settings.policy, now))
     }
 
     /// Records that a search is requested, or skipped, for the pods of the window. Returns why an
@@ -384,11 +385,26 @@ fn unreached_pods(input: &PlanningInput, report: &PlanReport) -> BTreeSet<PodKey
     report.unschedulable.iter().filter(held_back).map(|entry| input.pods[entry.pod as usize].key()).collect()
 }
 
-fn unplaced_pods(input: &PlanningInput, report: &PlanReport) -> impl Iterator<Item = UnplacedPod> {
-    report
+/// Why pods have no place. Of one in launch backoff, of `held`, that is why no machine is launched for it.
+fn unplaced_pods(
+    input: &PlanningInput,
+    plan: &Plan,
+    report: &PlanReport,
+    mut held: Vec<UnplacedPod>,
+) -> Vec<UnplacedPod> {
+    let key = |pod: u32| input.pods[pod as usize].key();
+    if !held.is_empty() {
+        let left: BTreeSet<PodKey> = plan.unschedulable.iter().map(|pod| key(*pod)).collect();
+        held.retain(|one| left.contains(&one.pod));
+    }
+    let is_held: BTreeSet<&PodKey> = held.iter().map(|one| &one.pod).collect();
+    let found = report
         .unschedulable
         .iter()
-        .map(|entry| UnplacedPod { pod: input.pods[entry.pod as usize].key(), reasons: entry.reasons.clone() })
+        .map(|entry| UnplacedPod { pod: key(entry.pod), reasons: Arc::clone(&entry.reasons) });
+    let mut unplaced: Vec<UnplacedPod> = found.filter(|one| !is_held.contains(&one.pod)).collect();
+    unplaced.extend(held);
+    unplaced
 }
 
 #[cfg(test)]

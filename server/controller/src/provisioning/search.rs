@@ -37,8 +37,9 @@ impl ClusterController {
         let draft = may_search.then(|| self.provisioner.draft_search(&self.state, ctx.settings, ctx.now));
         let request = draft.flatten().and_then(|mut input| {
             // The input has to be what the plan will have when the window closes.
-            self.restrict_input(&mut input, ctx);
-            self.allow_search(input, deadline, ctx)
+            let backed_off = self.restrict_input(&mut input, ctx);
+            // A plan that launches nothing has no cheaper one.
+            if backed_off.held.is_empty() { self.allow_search(input, deadline, ctx) } else { None }
         });
         let replaced = self.provisioner.attempt_search(request.as_ref().map(|request| request.number));
         if let Some(replaced) = replaced {

@@ -104,7 +104,9 @@ impl ClusterController {
         let events = waiting.map(|(cause, claim, held)| {
             let reason = match cause {
                 BlockCause::Foreign => EventReason::ForeignInstance,
-                BlockCause::ByHand | BlockCause::NodeVanished | BlockCause::Missing => EventReason::RemovalHeld,
+                BlockCause::ByHand | BlockCause::NodeVanished | BlockCause::Missing | BlockCause::Unconfirmed => {
+                    EventReason::RemovalHeld
+                }
             };
             let message =
                 format!("the removal of the machine waits {}: {}", held.refusal.release(&self.cluster), held.refusal);

@@ -70,7 +70,9 @@ fn stated_by(reason: RemovalReason, block: &Block, consolidates: bool) -> Option
         | BlockCode::Frozen
         | BlockCode::Guardrail
         | BlockCode::BackOff
-        | BlockCode::RecentlyMoved => Some(EventReason::DisruptionBlocked),
+        | BlockCode::RecentlyMoved
+        | BlockCode::OtherScheduler
+        | BlockCode::LocalVolume => Some(EventReason::DisruptionBlocked),
         BlockCode::ConsolidateAfter if !consolidates => Some(EventReason::Unconsolidatable),
         BlockCode::Policy
         | BlockCode::NoCapacity

@@ -25,7 +25,7 @@ use model::{LabelSelector, Millis, NotReady, Resources, Text, Timestamp};
 fn nothing(input: &PlanningInput) -> PlanOutcome {
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
     let reason = || Reason { pool: None, code: ReasonCode::Resources, message: "no pool is large enough".to_owned() };
-    let entry = |pod: &u32| Unschedulable { pod: *pod, reasons: vec![reason()], fits_if: Vec::new() };
+    let entry = |pod: &u32| Unschedulable { pod: *pod, reasons: [reason()].into(), fits_if: [].into() };
     let report = PlanReport { unschedulable: pods.iter().map(entry).collect(), ..PlanReport::default() };
     Ok((Plan { unschedulable: pods, ..Plan::default() }, report))
 }

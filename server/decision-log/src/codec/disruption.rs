@@ -1,7 +1,9 @@
 //! Encodings of what a plan of disruption is made from and answers, in encoding order.
 
 use model::cron::CronParts;
-use model::disruption_plan::{Block, BlockCode, Command, DisruptionCosts, DisruptionPlanSettings, HeldNode};
+use model::disruption_plan::{
+    Block, BlockCode, Command, DisruptionCosts, DisruptionPlanSettings, HeldNode, MachineAllowance,
+};
 use model::disruption_policy::{
     Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
 };
@@ -25,7 +27,7 @@ fieldless_enums! {
         Budget = 0, PodDisruptionBudget = 1, DoNotDisrupt = 2, ConsolidateAfter = 3, NotInitialized = 4, Nominated = 5,
         Deleting = 6, Policy = 7, NoCapacity = 8, NoSavings = 9, MinValues = 10, SpotFlexibility = 11, PendingPods = 12,
         Static = 13, NotSynced = 14, NotManaged = 15, Frozen = 16, Shadow = 17, Guardrail = 18, BackOff = 19, Replacing = 20,
-        NotPlanned = 21, RecentlyMoved = 22,
+        NotPlanned = 21, RecentlyMoved = 22, OtherScheduler = 23, LocalVolume = 24,
     }
 }
 
@@ -45,7 +47,8 @@ fields! {
     Budget { limit, reasons, window }
     BudgetWindow { schedule, zone, duration }
     CronParts { minutes, hours, days, months, weekdays, both_days }
-    DisruptionPlanSettings { min_savings, churn_price, spot_to_spot, node_repair }
+    DisruptionPlanSettings { min_savings, churn_price, spot_to_spot, node_repair, removals, launches }
+    MachineAllowance { machines, usd_per_hour }
     Command { reason, nodes, replacements, placements, savings }
     DisruptionCosts { before, after, lower_bound }
     HeldNode { node, reason, by }

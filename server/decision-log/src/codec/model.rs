@@ -97,7 +97,7 @@ fields! {
         requests, node_selector, node_affinity, preferred_node_affinity, pod_affinity, preferred_pod_affinity,
         pod_anti_affinity, preferred_pod_anti_affinity, spread, tolerations, host_ports, priority,
     }
-    VolumeAlternatives { any_of, attachments, blocked }
+    VolumeAlternatives { any_of, attachments, exclusive_claims, blocked }
     Reservation { id, remaining }
     Burstable { baseline, credit_price }
     RequirementParts { key, complement, values, gte, lte, absence, min_values }
@@ -203,15 +203,21 @@ impl Codec for InstanceType {
     }
 }
 
-/// A catalogue is a blob of its own, so the burstable types are appended, and absent in older blobs:
-/// credits were not charged then.
+/// A catalogue is a blob of its own, so the burstable types are appended, and absent in older blobs: credits were not
+/// charged then. The prices that overlays have changed follow them, for each offering of each type, and are absent where
+/// none has.
 impl Codec for Catalogue {
     fn put(&self, out: &mut Vec<u8>) {
         let Self { types, offering_keys } = self;
         types.put(out);
         offering_keys.put(out);
-        if types.iter().any(|kind| kind.burstable.is_some()) {
+        let catalogue_prices = types.iter().flat_map(|kind| &kind.offerings).map(|offering| offering.catalogue_price);
+        let has_changed = catalogue_prices.clone().any(|price| price.is_some());
+        if has_changed || types.iter().any(|kind| kind.burstable.is_some()) {
             types.iter().map(|kind| kind.burstable).collect::<Vec<_>>().put(out);
+        }
+        if has_changed {
+            catalogue_prices.collect::<Vec<_>>().put(out);
         }
     }
 
@@ -220,6 +226,11 @@ impl Codec for Catalogue {
         if !from.is_empty() {
             let burstable: Vec<Option<Burstable>> = Codec::get(from)?;
             catalogue.types.iter_mut().zip(burstable).for_each(|(kind, burstable)| kind.burstable = burstable);
+        }
+        if !from.is_empty() {
+            let catalogue_prices: Vec<Option<MicroUsd>> = Codec::get(from)?;
+            let offerings = catalogue.types.iter_mut().flat_map(|kind| &mut kind.offerings);
+            offerings.zip(catalogue_prices).for_each(|(offering, price)| offering.catalogue_price = price);
         }
         Ok(catalogue)
     }
@@ -428,10 +439,11 @@ impl Codec for Requirements {
 }
 
 /// Encodes everything but the availability, which changes with every refusal and is encoded
-/// separately, so that the catalogue keeps its hash.
+/// separately, so that the catalogue keeps its hash, and the price of the catalogue, which follows all types.
 impl Codec for Offering {
     fn put(&self, out: &mut Vec<u8>) {
-        let Self { zone, capacity_type, price, estimated, available: _, reservation, labels } = self;
+        let Self { zone, capacity_type, price, estimated, catalogue_price: _, available: _, reservation, labels } =
+            self;
         zone.put(out);
         capacity_type.put(out);
         price.put(out);
@@ -446,6 +458,7 @@ impl Codec for Offering {
             capacity_type: Codec::get(from)?,
             price: Codec::get(from)?,
             estimated: Codec::get(from)?,
+            catalogue_price: None,
             available: true,
             reservation: Codec::get(from)?,
             labels: Codec::get(from)?,

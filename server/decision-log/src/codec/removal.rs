@@ -7,7 +7,9 @@ use controller::disruption::selection::{
     OutgoingMachine, OutgoingPool, PlannedReplacement, PoolFacts, PoolNodes, Protection, Protections, RankedMachine,
     ReadyPods, RemovalAnswer, Selection, StaticCounts, UnhealthyMachine,
 };
-use model::removal::{ClusterBudget, NodeRemoval, RemovalNode, RemovalPlan, RemovalPool, ReplicaCount};
+use model::removal::{
+    ClusterBudget, NodeRemoval, OptInNode, OptInPool, RemovalNode, RemovalPlan, RemovalPool, ReplicaCount,
+};
 
 use super::model::fields;
 use super::{Codec, DecodeError, Reader};
@@ -38,6 +40,8 @@ fields! {
     RemovalPlan { removals, placements }
     RemovalPool { name, budgets, windows, total, unavailable, not_ready }
     RemovalNode { claim, node, ours, pool, stage, created, do_not_disrupt, pods }
+    OptInPool { name, on_demand_min_nodes, spot_max_percent, min_nodes, zone_balance, staying, launched, removed }
+    OptInNode { capacity_type, zone, millicores, pods_apart, is_bound_to_zones }
     RemovalAnswer { selection, removals }
     Selection { removals, replacements, next_check, held_by_budget, blocked_repairs }
     Removal { claim, node, reason }

@@ -122,7 +122,7 @@ impl RecordWriter {
 
     fn check(&mut self, check: &RemovalCheck) {
         let RemovalCheck { input, plan } = check;
-        let RemovalInput { now, pools, cluster_budget, nodes, pod_budgets, elsewhere, destinations } = input;
+        let RemovalInput { now, pools, cluster_budget, nodes, pod_budgets, elsewhere, destinations, opt_in } = input;
         self.begin(tag::CHECK, |out| {
             // Without removals there is nothing to judge, and no time.
             (*now != Timestamp::default()).put(out);
@@ -132,6 +132,10 @@ impl RecordWriter {
             elsewhere.put(out);
             destinations.put(out);
             plan.put(out);
+            // Records of earlier releases end here.
+            if !opt_in.is_empty() {
+                opt_in.put(out);
+            }
         });
         nodes.iter().for_each(|node| self.begin(tag::CHECKED_NODE, |out| node.put(out)));
     }
@@ -250,8 +254,12 @@ impl RemovalReader {
             pod_budgets: Codec::get(from)?,
             elsewhere: Codec::get(from)?,
             destinations: Codec::get(from)?,
+            opt_in: Vec::new(),
         };
         self.check.plan = RemovalPlan::get(from)?;
+        if !from.is_empty() {
+            self.check.input.opt_in = Codec::get(from)?;
+        }
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use controller::DisruptionRequest;
-use model::disruption_plan::DisruptionPlanSettings;
+use model::disruption_plan::{DisruptionPlanSettings, MachineAllowance};
 use model::disruption_policy::{Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionReason};
 use model::input::{PlanningInput, Policy};
 use model::removal::{DoNotDisrupt, PodBudget, RemovalPod};
@@ -170,11 +170,17 @@ fn request(numbers: &mut Numbers, nodes: u32) -> DisruptionRequest {
     let pod_budgets = numbers.list(|numbers| (numbers.text(), allowed(numbers))).into_iter().collect();
     let policies: BTreeMap<PoolName, DisruptionPolicy> =
         numbers.list(|numbers| (numbers.text().into(), policy(numbers))).into_iter().collect();
+    let allowance = |numbers: &mut Numbers| MachineAllowance {
+        machines: u32::try_from(numbers.below(1 << 20)).unwrap(),
+        usd_per_hour: MicroUsd(i64::try_from(numbers.below(1 << 20)).unwrap()),
+    };
     let settings = DisruptionPlanSettings {
         min_savings: MicroUsd(i64::try_from(numbers.below(1 << 20)).unwrap()),
         churn_price: MicroUsd(i64::try_from(numbers.below(1 << 20)).unwrap()),
         spot_to_spot: numbers.coin(),
         node_repair: numbers.coin(),
+        removals: numbers.maybe(allowance),
+        launches: numbers.maybe(allowance),
     };
     DisruptionRequest { running: RunningCluster { nodes, pod_budgets, policies }, settings }
 }

@@ -55,6 +55,13 @@ fn do_not_disrupt_on_a_pod_blocks_while_it_lasts() {
 }
 
 #[test]
+fn a_pod_of_another_scheduler_blocks_because_no_place_can_be_planned_for_it() {
+    let text = two_nodes(&first(), &web().spec("schedulerName: volcano"));
+    assert_held(&text, "OtherScheduler Pod/shop/web-1");
+    assert_eq!(rendered(&two_nodes(&first(), &web().spec("schedulerName: default-scheduler"))), FREE);
+}
+
+#[test]
 fn do_not_disrupt_on_a_node_blocks_while_it_lasts() {
     let with =
         |value: &str| two_nodes(&first().annotation(&format!("karpenter.sh/do-not-disrupt: \"{value}\"")), &web());
@@ -198,7 +205,7 @@ fn a_node_that_is_being_deleted_is_held_by_that() {
     let marks = [
         first().claim_metadata("deletionTimestamp: 2026-01-01T11:59:00Z"),
         first().node_metadata("deletionTimestamp: 2026-01-01T11:59:00Z"),
-        first().node_spec("taints: [{key: karpenter.sh/disrupted, effect: NoSchedule}]"),
+        first().annotation("fleetwright.dev/drain: '{\"claim\": \"n-1\"}'"),
     ];
     for mark in marks {
         // Its pod is planned on the free CPU of `n-2`, which stays for it.
@@ -280,4 +287,88 @@ fn every_block_has_a_sentence() {
     let plan = crate::plan(&two_nodes(&first(), &web().do_not_disrupt("true")));
     let messages: Vec<&str> = plan.held.iter().flat_map(|held| &held.by).map(|block| block.message.as_str()).collect();
     assert_eq!(messages, ["has karpenter.sh/do-not-disrupt"]);
+}
+
+/// The pod `db-0` of a StatefulSet on `n-1`, which ends within an hour and is made anew under its name.
+fn ending(cpu: &str) -> PodText {
+    let since = "deletionTimestamp: 2026-01-01T12:59:50Z, deletionGracePeriodSeconds: 3600";
+    pod("db-0", "n-1", cpu).owner("StatefulSet").metadata(since)
+}
+
+#[test]
+fn a_terminating_pod_of_a_stateful_set_needs_a_place() {
+    // One CPU is free on `n-2`, and none on a full `box`.
+    let moved = "Underutilized n-1: saves 0.40\n  db-0 to n-2\nn-2 stays (Underutilized): NoSavings Node/n-2\n";
+    assert_eq!(rendered(&two_nodes(&first(), &ending("1"))), moved);
+    let plan = crate::plan(&two_nodes(&node("n-1", "box"), &ending("2")));
+    assert_eq!(plan.commands, [], "{}", render(&plan));
+    // Beside a pod that runs, on two machines at once: both find a place or the node stays.
+    let beside = two_nodes(&first(), &ending("500m")) + &pod("web-1", "n-1", "500m").text();
+    let plan = crate::plan(&beside);
+    assert_eq!(plan.commands[0].placements.len(), 2, "{}", render(&plan));
+}
+
+#[test]
+fn a_node_with_a_terminating_pod_of_a_stateful_set_is_not_empty() {
+    let pool = pool("default").disruption("consolidateAfter: 0s, consolidationPolicy: WhenEmpty, budgets: []").text();
+    let text = pool.clone() + &node("n-1", "big").text() + &ending("1").text();
+    let by = "n-1 stays (Underutilized): Policy NodePool/default\n";
+    assert_eq!(rendered_with(&Settings::default(), &text), by);
+    // A pod of another owner is not made anew under its name; its successor waits for itself.
+    let other = ending("1").owner("ReplicaSet");
+    let text = pool + &node("n-1", "big").text() + &other.text();
+    assert_eq!(rendered_with(&Settings::default(), &text), "Empty n-1: saves 0.40\n");
+}
+
+/// A claim of `web-1` that is bound to the volume `disk`, which only nodes with this label have.
+fn claim_of(key: &str, value: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: PersistentVolume\nmetadata: {{name: disk}}\nspec: {{capacity: {{storage: 1Gi}}, local: {{path: \
+         /data}}, claimRef: {{name: data, namespace: shop}}, nodeAffinity: {{required: {{nodeSelectorTerms: \
+         [{{matchExpressions: [{{key: {key}, operator: In, values: [{value}]}}]}}]}}}}}}\n---\napiVersion: v1\nkind: \
+         PersistentVolumeClaim\nmetadata: {{name: data, namespace: shop, annotations: {{pv.kubernetes.io/bind-completed: \
+         \"yes\"}}}}\nspec: {{volumeName: disk}}\n---\n"
+    )
+}
+
+#[test]
+fn a_volume_on_the_disk_of_the_node_blocks() {
+    let with_claim = || web().spec("volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]");
+    let text = two_nodes(&first(), &with_claim()) + &claim_of("kubernetes.io/hostname", "n-1");
+    assert_held(&text, "LocalVolume PersistentVolume/disk");
+    let drifted = two_nodes(&first().drifted("2026-01-01T11:00:00Z"), &with_claim());
+    let by = held(&(drifted + &claim_of("kubernetes.io/hostname", "n-1")));
+    assert_eq!(by, ["n-1 stays (Drifted): LocalVolume PersistentVolume/disk"]);
+}
+
+/// A claim of `web-1` for the volume `disk` in `lab-b`.
+fn claim_in_zone(metadata: &str, status: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: PersistentVolume\nmetadata: {{name: disk}}\nspec: {{capacity: {{storage: 1Gi}}, csi: {{driver: \
+         lab.csi, volumeHandle: disk}}, claimRef: {{name: data, namespace: shop}}, nodeAffinity: {{required: \
+         {{nodeSelectorTerms: [{{matchExpressions: [{{key: topology.kubernetes.io/zone, operator: In, values: \
+         [lab-b]}}]}}]}}}}}}\n---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: data, namespace: \
+         shop{metadata}}}\nspec: {{volumeName: disk}}\nstatus: {{{status}}}\n---\n"
+    )
+}
+
+#[test]
+fn a_node_is_replaced_in_the_zone_of_the_disk_of_its_pod() {
+    let with = |claim: &str| {
+        let web = web().spec("volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]");
+        crate::plan(&(first().zone("lab-b").text() + &web.text() + claim))
+    };
+    for claim in [
+        claim_in_zone(", annotations: {pv.kubernetes.io/bind-completed: \"yes\"}", ""),
+        claim_in_zone("", "phase: Bound"),
+    ] {
+        let plan = with(&claim);
+        let expected = "Underutilized n-1: saves 0.20\n  launch default-1: box on-demand\n  web-1 to default-1\n";
+        assert_eq!(render(&plan), expected);
+        let zones: Vec<&str> = plan.plan.nodes[0].zones.iter().map(|zone| zone.as_ref()).collect();
+        assert_eq!(zones, ["lab-b"]);
+    }
+    // No plan places the pod, so that its node stays.
+    let plan = with(&claim_in_zone("", "phase: Pending"));
+    assert_eq!(render(&plan), "n-1 stays (Underutilized): NoCapacity Pod/shop/web-1\n");
 }

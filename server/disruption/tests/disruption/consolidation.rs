@@ -34,7 +34,7 @@ fn nodes_whose_pods_share_a_cheaper_one_end_as_that() {
 }
 
 #[test]
-fn pods_without_an_owner_and_terminating_pods_need_no_place() {
+fn pods_that_nothing_starts_again_need_no_place() {
     // Four CPUs fit nowhere.
     let text = |pod: crate::objects::PodText| {
         node("n-1", "big").text() + &pod.text() + &node("n-2", "box").text() + &crate::pod("api-1", "n-2", "3").text()
@@ -45,8 +45,10 @@ fn pods_without_an_owner_and_terminating_pods_need_no_place() {
     // A terminating pod of a ReplicaSet runs nowhere again, so the node is empty.
     assert_eq!(rendered(&text(leaving)), gone.replacen("Underutilized", "Empty", 1));
     let replica = pod("web-1", "n-1", "4").owner("StatefulSet").metadata("deletionTimestamp: 2026-01-01T11:59:00Z");
-    // One of a StatefulSet is created again under the same name.
-    assert_eq!(rendered(&text(replica)), gone);
+    // One of a StatefulSet is created again under the same name, and needs four CPUs then: `n-1` stays for it, with four
+    // CPUs for the pod of `n-2`.
+    let kept = "Underutilized n-2: saves 0.20\n  api-1 to n-1\nn-1 stays (Underutilized): NoSavings Node/n-1\n";
+    assert_eq!(rendered(&text(replica)), kept);
 }
 
 #[test]

@@ -159,8 +159,8 @@ fn a_drifted_node_whose_pod_has_no_place_stays_and_blocks_no_other() {
 }
 
 #[test]
-fn a_drifted_node_of_a_static_pool_is_held() {
-    let pool = pool("default").spec("replicas: 2").text();
+fn a_drifted_node_of_a_static_pool_whose_limit_has_no_room_is_held() {
+    let pool = pool("default").spec("replicas: 2").spec("limits: {nodes: \"2\"}").text();
     let rendered = rendered_with(&Settings::default(), &(pool + &two_nodes(&drifted(), &web())));
     let by = "Static NodePool/default";
     assert_eq!(rendered, format!("n-1 stays (Drifted): {by}\nn-2 stays (Underutilized): {by}\n"));
@@ -174,4 +174,56 @@ fn several_drifted_nodes_go_together() {
     // The pods have four CPUs, and `n-2` has room for one of them: a `box` for three, or for both.
     assert!(rendered.starts_with("Drifted n-1 n-3: saves 0.40\n  launch default-1: box"), "{rendered}");
     assert_eq!(held(&text), ["n-2 stays (Underutilized): NoSavings Node/n-2"]);
+}
+
+/// Two drifted nodes of a static NodePool with two replicas, each with a pod of three of its four CPUs.
+fn drifted_static(limits: &str) -> String {
+    let drifted = |name: &str| node(name, "box").drifted(SINCE).text();
+    let pool = pool("default").spec("replicas: 2");
+    let pool = if limits.is_empty() { pool } else { pool.spec(&format!("limits: {{nodes: \"{limits}\"}}")) };
+    let text = pool.text()
+        + &drifted("n-1")
+        + &pod("web-1", "n-1", "3").text()
+        + &drifted("n-2")
+        + &pod("web-2", "n-2", "3").text();
+    rendered_with(&Settings::default(), &text).replace("box,big", "box")
+}
+
+#[test]
+fn drifted_nodes_of_a_static_pool_are_replaced_one_for_one_as_limits_have_room() {
+    let replaced = |number: usize| {
+        format!(
+            "Drifted n-{number}: saves 0.00\n  launch default-{number}: box on-demand\n  web-{number} to default-{number}\n"
+        )
+    };
+    let stays = |number: usize| format!("n-{number} stays (Drifted): Static NodePool/default\n");
+    assert_eq!(drifted_static("2"), stays(1) + &stays(2));
+    assert_eq!(drifted_static("3"), replaced(1) + &stays(2));
+    assert_eq!(drifted_static("4"), replaced(1) + &replaced(2));
+    assert_eq!(drifted_static(""), replaced(1) + &replaced(2));
+}
+
+#[test]
+fn the_machine_of_a_static_pool_is_part_of_the_cost_and_carries_the_pods_that_move_to_it() {
+    let text = pool("default").spec("replicas: 1").text()
+        + &node("n-1", "big").drifted(SINCE).text()
+        + &pod("web-1", "n-1", "3").text();
+    let plan = crate::plan_with(&Settings::default(), &text);
+    // A `big` at 0.40 goes, and a `box` at 0.20 comes.
+    assert_eq!((plan.cost.before, plan.cost.after), (model::MicroUsd(400_000), model::MicroUsd(200_000)));
+    let machines: Vec<_> = plan.launched_by(&plan.commands[0]).collect();
+    assert_eq!((machines.len(), machines[0].pods.len(), plan.commands[0].savings.0), (1, 1, 200_000));
+    assert!(plan.plan.nodes.is_empty(), "nothing is launched for pods");
+}
+
+#[test]
+fn a_static_pool_with_more_nodes_than_replicas_replaces_none() {
+    let text = pool("default").spec("replicas: 1").text()
+        + &node("n-1", "box").drifted(SINCE).text()
+        + &node("n-2", "box").drifted(SINCE).text();
+    let rendered = rendered_with(&Settings::default(), &text);
+    let stays = |name: &str| format!("{name} stays (Drifted): Static NodePool/default\n");
+    // They are empty as well, and a fixed number of nodes holds them.
+    let expected = stays("n-1") + &stays("n-2");
+    assert_eq!(rendered, expected);
 }

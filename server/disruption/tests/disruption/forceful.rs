@@ -11,6 +11,8 @@ const REPAIR: Settings = Settings {
     churn_price: model::MicroUsd(0),
     spot_to_spot: false,
     node_repair: true,
+    removals: None,
+    launches: None,
 };
 
 const UNHEALTHY: &str = "Unhealthy n-1: saves 0.40\n  web-1 to n-2\nn-2 stays (Underutilized): NoSavings Node/n-2\n";

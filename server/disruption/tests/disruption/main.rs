@@ -12,6 +12,9 @@ mod cost;
 mod destinations;
 mod drift;
 mod forceful;
+mod groups;
+mod guardrails;
+mod keeping;
 mod objects;
 mod order;
 mod pod_budgets;
@@ -61,7 +64,7 @@ pub fn read_at(now: i64, catalogue: &str, manifests: &str) -> Captured {
 pub fn plan_of(captured: &Captured, settings: &Settings) -> DisruptionPlan {
     let plan = disruption::plan(&captured.input, &captured.running, settings, &mut CompileCache::default());
     let plan = plan.expect("an input that the verifier accepts");
-    assert_eq!(plan.refused, Vec::<String>::new(), "the verifier refuses a command");
+    assert_eq!(plan.refused, Vec::<String>::new(), "the verifier refuses a command beside\n{}", render(&plan));
     plan
 }
 
@@ -93,8 +96,7 @@ pub fn render(plan: &DisruptionPlan) -> String {
     for command in &plan.commands {
         let removed: Vec<String> = command.nodes.iter().map(node).collect();
         lines.push(format!("{} {}: saves {}", command.reason, removed.join(" "), signed(command.savings)));
-        for at in &command.replacements {
-            let launch = &plan.plan.nodes[*at as usize];
+        for launch in plan.launched_by(command) {
             let types = &input.pools[launch.pool as usize].catalogue.types;
             let names: Vec<&str> = launch.types.iter().map(|kind| types[*kind as usize].name.as_ref()).collect();
             let capacity = launch.capacity_type.as_str();

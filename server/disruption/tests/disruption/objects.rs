@@ -53,8 +53,11 @@ impl PoolText {
         self
     }
 
+    /// An annotation in flow YAML; none if it is empty.
     pub fn annotation(mut self, annotation: &str) -> Self {
-        self.annotations += &format!("{annotation}, ");
+        if !annotation.is_empty() {
+            self.annotations += &format!("{annotation}, ");
+        }
         self
     }
 

@@ -10,6 +10,8 @@ const REPAIR: Settings = Settings {
     churn_price: model::MicroUsd(0),
     spot_to_spot: false,
     node_repair: true,
+    removals: None,
+    launches: None,
 };
 
 const SINCE: &str = "2026-01-01T11:00:00Z";

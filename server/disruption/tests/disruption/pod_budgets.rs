@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets: of one node, of several pods, and of several nodes together.
 
 use crate::blocks::{FREE, first, web};
-use crate::objects::{pod_budget, pod_budget_with};
+use crate::objects::{PodText, pod_budget, pod_budget_with};
 use crate::{node, pod, rendered, two_nodes};
 
 fn assert_held(text: &str, by: &str) {
@@ -41,8 +41,31 @@ fn a_budget_that_always_evicts_unhealthy_pods_does_not_block_those() {
 fn pods_that_a_drain_does_not_evict_are_held_by_no_budget() {
     let tolerant = web().spec("tolerations: [{key: karpenter.sh/disrupted, operator: Exists}]");
     assert_eq!(rendered(&(two_nodes(&first(), &tolerant) + &pod_budget("web", 0))), FREE);
-    let agent = pod("agent-1", "n-1", "100m").owner("DaemonSet").text();
-    assert_eq!(rendered(&(two_nodes(&first(), &web()) + &agent + &pod_budget("agent", 0))), FREE);
+    let tolerant = daemon().spec("tolerations: [{operator: Exists}]").text();
+    assert_eq!(rendered(&(two_nodes(&first(), &web()) + &tolerant + &pod_budget("agent", 0))), FREE);
+    let mirror = daemon().owner("Node").annotation("kubernetes.io/config.mirror: x").text();
+    assert_eq!(rendered(&(two_nodes(&first(), &web()) + &mirror + &pod_budget("agent", 0))), FREE);
+}
+
+/// A pod of a DaemonSet, which ends with its node.
+fn daemon() -> PodText {
+    pod("agent-1", "n-1", "100m").owner("DaemonSet")
+}
+
+/// The drain evicts it, and would wait for ever.
+#[test]
+fn a_budget_of_a_daemon_set_s_pods_blocks_the_nodes_that_a_drain_evicts_them_from() {
+    let with = |allowed| two_nodes(&first(), &web()) + &daemon().text() + &pod_budget("agent", allowed);
+    assert_held(&with(0), "PodDisruptionBudget PodDisruptionBudget/shop/agent");
+    assert_eq!(rendered(&with(1)), FREE);
+    // The same without a status: `minAvailable` of its only pod lets none go.
+    let stated = |least: u32| pod_budget_with("agent", "agent", &format!("minAvailable: {least}"), "");
+    let text = two_nodes(&first(), &web()) + &daemon().text();
+    assert_held(&(text.clone() + &stated(1)), "PodDisruptionBudget PodDisruptionBudget/shop/agent");
+    assert_eq!(rendered(&(text + &stated(0))), FREE);
+    // An empty node is drained as well.
+    let text = node("n-1", "box").text() + &daemon().text() + &pod_budget("agent", 0);
+    assert_eq!(rendered(&text), "n-1 stays (Empty): PodDisruptionBudget PodDisruptionBudget/shop/agent\n");
 }
 
 /// `n-1` with one pod and `n-3` with two, of which the `web` pods are two: three CPUs are free on `n-2`, which stays.

@@ -1,18 +1,22 @@
 //! Properties of plans for random small clusters. `DISRUPTION_CLUSTERS=5000` sets the number of clusters of each
 //! property, and `DISRUPTION_SEED=17` the first seed; a failure names the seed of its cluster.
 
+mod bought;
 mod clusters;
+mod replay;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use disruption::{BlockCode, DisruptionPlan};
 use model::MicroUsd;
+use model::input::PlanningInput;
 use model::removal::RemovalReason;
 use verifier::check;
 
 use crate::{CATALOGUE, NOW, plan_of, read_at, render};
 use clusters::Cluster;
+use replay::Replay;
 
 const CLUSTERS: u64 = 300;
 
@@ -21,10 +25,15 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// Number of clusters.
+fn clusters_of_each_property() -> u64 {
+    number("DISRUPTION_CLUSTERS").unwrap_or(CLUSTERS)
+}
+
 /// Runs `property` for each seed.
 fn for_each_seed(property: impl Fn(u64)) {
     let first = number("DISRUPTION_SEED").unwrap_or(0);
-    for seed in first..first + number("DISRUPTION_CLUSTERS").unwrap_or(CLUSTERS) {
+    for seed in first..first + clusters_of_each_property() {
         let result = catch_unwind(AssertUnwindSafe(|| property(seed)));
         if let Err(panic) = result {
             eprintln!("run this cluster alone with DISRUPTION_SEED={seed} DISRUPTION_CLUSTERS=1");
@@ -111,6 +120,47 @@ fn every_evicted_pod_that_must_run_again_has_one_place_that_stays() {
         }
         assert!(places.is_empty(), "{places:?}");
     });
+}
+
+#[test]
+fn every_moved_pod_is_bound_while_its_node_is_drained_and_nothing_is_bought_again() {
+    for_each_seed(|seed| {
+        let cluster = Cluster::random(seed, true);
+        let captured = read_at(NOW, CATALOGUE, &cluster.text());
+        let plan = plan_of(&captured, &cluster.settings);
+        let unbound = Replay::of(&captured.input, &plan).run(&plan);
+        assert!(unbound.is_empty(), "{unbound:?}\n{}\n{}", render(&plan), cluster.text());
+        let cluster = with_waiting_pods_bound(&cluster, &captured.input);
+        for (number, command) in plan.commands.iter().enumerate() {
+            let mut so_far = plan.clone();
+            so_far.commands.truncate(number + 1);
+            let carried_out = cluster.carried_out(&so_far);
+            let order: Vec<&str> = command.placements.iter().map(|(pod, _)| pod.name.as_ref()).collect();
+            // kube-scheduler binds the evicted pods one after another: one waits, those before it are where they go, those
+            // after it are nowhere yet, and those of later commands are where they were.
+            for (at, waiting) in order.iter().enumerate() {
+                let mut now = carried_out.clone();
+                now.pods.retain(|pod| !order[at + 1..].contains(&pod.name.as_str()));
+                let pod = now.pods.iter_mut().find(|pod| pod.name == *waiting);
+                pod.expect("a moved pod of the cluster").node.clear();
+                let again = read_at(NOW, CATALOGUE, &now.text());
+                let bought = planner::plan(&again.input).expect("an input that the verifier accepts").plan.nodes;
+                assert!(bought.is_empty(), "{waiting} of command {number}\n{}\n{}", render(&plan), now.text());
+            }
+        }
+    });
+}
+
+/// The cluster with the pods that wait on the nodes that have room for them, and without the others.
+fn with_waiting_pods_bound(cluster: &Cluster, input: &PlanningInput) -> Cluster {
+    let mut bound = cluster.clone();
+    for (pod, node) in replay::places_of_waiting_pods(input) {
+        let name = &input.pods[pod as usize].name;
+        let pod = bound.pods.iter_mut().find(|pod| pod.name == name.as_ref());
+        pod.expect("a pod of the cluster").node = input.nodes[node as usize].name.to_string();
+    }
+    bound.pods.retain(|pod| !pod.node.is_empty());
+    bound
 }
 
 #[test]

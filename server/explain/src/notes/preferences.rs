@@ -1,17 +1,19 @@
 //! Notes about violated preferences.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::launch::could_launch;
 use crate::placed_pods::NodeRef;
-use crate::pod_requirements::{Alternative, alternatives};
+use crate::pod_requirements::{Alternative, PodRequirements, alternatives};
 use crate::snapshot::PlanSnapshot;
-use crate::topology::selects_pod;
+use crate::topology::{Topology, selects_pod};
 use model::input::{PlanningInput, PreferencePolicy};
 use model::taints::{first_untolerated, has_untolerated_soft_taint};
 use model::{Effect, NodeSelectorTerm, Pod, PodAffinityTerm, PodShape, SpreadConstraint, Text, Toleration};
 
-use super::placed_workloads::{Workloads, add_note, named};
+use super::placed_workloads::{Name, Workloads, add_note, named};
 
 /// Whether some placed pod has a preference, or some node a `PreferNoSchedule` taint.
 pub(super) fn any_stated(input: &PlanningInput, workloads: &Workloads<'_>) -> bool {
@@ -49,15 +51,30 @@ pub(super) fn add_notes<'w>(snapshot: &'w PlanSnapshot<'w>, workloads: &Workload
     if snapshot.input.policy.preferences == PreferencePolicy::Ignore {
         return;
     }
+    for (subject, broken) in violations(snapshot, workloads) {
+        let named = broken.iter().map(|(name, number, all)| named(*name, *number, &format!(" of {all}")));
+        add_note(&subject, &named.collect::<Vec<String>>(), "", notes);
+    }
+}
+
+/// Number of violated preferences of placed pods.
+pub(super) fn count_violations<'w>(snapshot: &'w PlanSnapshot<'w>, workloads: &Workloads<'_>) -> usize {
+    let kinds = violations(snapshot, workloads);
+    kinds.iter().flat_map(|(_, broken)| broken).map(|(_, number, _)| number).sum()
+}
+
+/// The workloads with pods that violate a preference, by kind of preference: such pods, and all of the workload.
+fn violations<'w, 'n>(snapshot: &'w PlanSnapshot<'w>, workloads: &Workloads<'n>) -> Vec<(String, Violations<'n>)> {
     let mut checker = PreferenceChecker {
         snapshot,
         counts: BTreeMap::new(),
         spreads: BTreeMap::new(),
         eligible_nodes: BTreeMap::new(),
+        lighter_pools: BTreeMap::new(),
     };
     // One checker serves all kinds, so that counts are computed once.
-    let kinds: [(&str, PreferenceCheck<'w>); 5] = [
-        ("preferred node affinity could not be kept", PreferenceChecker::breaks_node_affinity),
+    let kinds: [(&'static str, PreferenceCheck<'w>); 5] = [
+        ("preferred node affinity could not be kept", PreferenceChecker::breaks_node_affinity_whatever_the_weight),
         ("preferred pod affinity could not be kept", PreferenceChecker::breaks_affinity),
         ("preferred pod anti-affinity could not be kept", PreferenceChecker::breaks_anti_affinity),
         ("ScheduleAnyway topology spread could not be kept", PreferenceChecker::breaks_spread),
@@ -66,6 +83,7 @@ pub(super) fn add_notes<'w>(snapshot: &'w PlanSnapshot<'w>, workloads: &Workload
             PreferenceChecker::is_discouraged,
         ),
     ];
+    let mut found = outweighed(&mut checker, workloads);
     for (subject, breaks) in kinds {
         let mut broken = Vec::new();
         for (name, pods) in workloads {
@@ -74,12 +92,41 @@ pub(super) fn add_notes<'w>(snapshot: &'w PlanSnapshot<'w>, workloads: &Workload
                 .filter(|(pod, node_ref)| breaks(&mut checker, &snapshot.input.pods[*pod as usize], *node_ref));
             let number = number.count();
             if number > 0 {
-                broken.push(named(*name, number, &format!(" of {}", pods.len())));
+                broken.push((*name, number, pods.len()));
             }
         }
-        add_note(subject, &broken, "", notes);
+        found.push((subject.to_owned(), broken));
     }
+    found
 }
+
+/// The workloads with pods whose preferred node affinity the weight of a NodePool goes before, by the two NodePools.
+fn outweighed<'n>(checker: &mut PreferenceChecker<'_>, workloads: &Workloads<'n>) -> Vec<(String, Violations<'n>)> {
+    let input = checker.snapshot.input;
+    let mut by_pools: BTreeMap<(u32, u32), Violations<'n>> = BTreeMap::new();
+    for (name, pods) in workloads {
+        let mut numbers: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+        for (pod, node_ref) in pods {
+            if let Some(pools) = checker.pools_by_weight(&input.pods[*pod as usize], *node_ref) {
+                *numbers.entry(pools).or_default() += 1;
+            }
+        }
+        for (pools, number) in numbers {
+            by_pools.entry(pools).or_default().push((*name, number, pods.len()));
+        }
+    }
+    let subject = |(heavier, lighter): (u32, u32)| {
+        let (heavier, lighter) = (&input.pools[heavier as usize], &input.pools[lighter as usize]);
+        format!(
+            "NodePool {} (weight {}) went before the preferred node affinity, which NodePool {} (weight {}) could keep",
+            heavier.name, heavier.weight, lighter.name, lighter.weight
+        )
+    };
+    by_pools.into_iter().map(|(pools, broken)| (subject(pools), broken)).collect()
+}
+
+/// Workloads with pods that violate a preference: such pods, and all of the workload.
+type Violations<'n> = Vec<(Name<'n>, usize, usize)>;
 
 /// Whether a pod on this node violates one kind of preference.
 type PreferenceCheck<'w> = fn(&mut PreferenceChecker<'w>, &Pod, NodeRef) -> bool;
@@ -110,7 +157,12 @@ struct PreferenceChecker<'w> {
     /// Counts of spread constraints, by shape, index in the shape, and namespace.
     spreads: BTreeMap<(u32, usize, Text), Counts<'w>>,
     eligible_nodes: BTreeMap<(&'w Text, Scope<'w>), Rc<EligibleNodes>>,
+    /// The lighter NodePool that could keep preferred node affinity.
+    lighter_pools: BTreeMap<BrokenNodeAffinity, Option<u32>>,
 }
+
+/// The shape and the volumes of a pod, the NodePool of its new node, and the preferred terms that the node breaks.
+type BrokenNodeAffinity = (u32, Option<u32>, u32, Vec<usize>);
 
 /// Node constraints of a pod: node selector, node affinity, tolerations.
 type Scope<'w> = (&'w BTreeMap<Text, Text>, &'w [NodeSelectorTerm], &'w [Toleration]);
@@ -120,9 +172,37 @@ impl<'w> PreferenceChecker<'w> {
         &self.snapshot.input.shapes[pod.shape as usize]
     }
 
-    fn breaks_node_affinity(&mut self, pod: &Pod, node_ref: NodeRef) -> bool {
-        let kept = |term: &NodeSelectorTerm| term.expressions.iter().all(|e| self.snapshot.satisfies(node_ref, e));
-        !self.shape(pod).preferred_node_affinity.iter().all(|preferred| kept(&preferred.term))
+    fn breaks_node_affinity_whatever_the_weight(&mut self, pod: &Pod, node_ref: NodeRef) -> bool {
+        let is_broken = self.broken_node_affinity(pod, node_ref).next().is_some();
+        is_broken && self.pools_by_weight(pod, node_ref).is_none()
+    }
+
+    /// The preferred terms that the node breaks.
+    fn broken_node_affinity(&self, pod: &Pod, node_ref: NodeRef) -> impl Iterator<Item = usize> {
+        let snapshot = self.snapshot;
+        let kept = move |term: &NodeSelectorTerm| term.expressions.iter().all(|e| snapshot.satisfies(node_ref, e));
+        let terms = self.shape(pod).preferred_node_affinity.iter().enumerate();
+        terms.filter(move |(_, preferred)| !kept(&preferred.term)).map(|(at, _)| at)
+    }
+
+    /// The NodePool of the pod's new node, and a lighter one that could launch a node with a preferred label which that
+    /// node lacks, if none that is as heavy could.
+    fn pools_by_weight(&mut self, pod: &Pod, node_ref: NodeRef) -> Option<(u32, u32)> {
+        let NodeRef::Planned(at) = node_ref else { return None };
+        let (snapshot, own) = (self.snapshot, self.snapshot.plan.nodes[at as usize].pool);
+        let pools = &snapshot.input.pools;
+        if pools.iter().all(|pool| pool.weight >= pools[own as usize].weight) {
+            return None;
+        }
+        let broken: Vec<usize> = self.broken_node_affinity(pod, node_ref).collect();
+        if broken.is_empty() {
+            return None;
+        }
+        let shape = self.shape(pod);
+        let found = self.lighter_pools.entry((pod.shape, pod.volumes, own, broken)).or_insert_with_key(|key| {
+            key.3.iter().find_map(|at| lighter_pool(snapshot, pod, own, &shape.preferred_node_affinity[*at].term))
+        });
+        found.map(|lighter| (own, lighter))
     }
 
     fn breaks_affinity(&mut self, pod: &Pod, node_ref: NodeRef) -> bool {
@@ -201,6 +281,23 @@ impl<'w> PreferenceChecker<'w> {
         };
         has_untolerated_soft_taint(taints, &self.shape(pod).tolerations)
     }
+}
+
+/// The heaviest NodePool that could launch a node for the pod with what it prefers, if it is lighter than `own`.
+fn lighter_pool(snapshot: &PlanSnapshot<'_>, pod: &Pod, own: u32, preferred: &NodeSelectorTerm) -> Option<u32> {
+    let mut pod_reqs = PodRequirements::of(snapshot.input, pod);
+    let required = &mut pod_reqs.shape.node_affinity;
+    // An empty term matches nothing.
+    required.retain(|term| !term.expressions.is_empty() || !term.names.is_empty());
+    if required.is_empty() {
+        required.push(NodeSelectorTerm { expressions: Vec::new(), names: Vec::new() });
+    }
+    required.iter_mut().for_each(|term| term.expressions.extend(preferred.expressions.iter().cloned()));
+    let topology = Topology::of(snapshot, &pod_reqs);
+    let weight = |pool: u32| snapshot.input.pools[pool as usize].weight;
+    let healthy = snapshot.open_pools().filter(|(_, pool)| !pool.unhealthy).map(|(at, _)| at);
+    let able = healthy.filter(|pool| could_launch(snapshot, &pod_reqs, &topology, *pool));
+    able.max_by_key(|pool| (weight(*pool), Reverse(*pool))).filter(|pool| weight(*pool) < weight(own))
 }
 
 /// Pods that the term selects, by domain. With `eligible`, only these nodes count.

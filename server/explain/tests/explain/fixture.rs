@@ -96,6 +96,7 @@ fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering {
         capacity_type,
         price: MicroUsd(price),
         estimated: false,
+        catalogue_price: None,
         available: true,
         reservation: None,
         labels: Labels::new(),
@@ -307,8 +308,10 @@ impl Fixture {
         let mut all = self.explained();
         assert_eq!(all.len(), 1);
         let one = all.remove(0);
-        let reason = |r: model::plan::Reason| (r.pool.map_or(String::new(), |p| p.to_string()), r.code, r.message);
-        Explanation { reasons: one.reasons.into_iter().map(reason).collect(), fits_if: one.fits_if }
+        let reason = |r: &model::plan::Reason| {
+            (r.pool.as_ref().map_or(String::new(), |p| p.to_string()), r.code, r.message.clone())
+        };
+        Explanation { reasons: one.reasons.iter().map(reason).collect(), fits_if: one.fits_if.to_vec() }
     }
 }
 

@@ -162,6 +162,31 @@ fn violated_preferences_are_noted_by_kind() {
 }
 
 #[test]
+fn a_preference_that_the_weight_of_a_nodepool_goes_before_is_noted_with_both_nodepools() {
+    let arch = |value: &str| Requirement::new(ARCH, Operator::In, [value.into()]);
+    let (mut heavy, mut light) = (pool("heavy"), pool("light"));
+    (heavy.weight, light.weight) = (20, 10);
+    heavy.requirements.add(arch("amd64"));
+    let mut shape = asks(500, 1);
+    let term = NodeSelectorTerm { expressions: vec![arch("arm64")], names: Vec::new() };
+    shape.preferred_node_affinity = vec![Weighted { weight: 1, term }];
+    let mut fixture = Fixture::new().pool(heavy).pool(light).pod("web", shape).launches(&[SMALL], "a", &[0]);
+    let workload = "Deployment/web in default (1 pod of 1)";
+    let by_weight = "NodePool heavy (weight 20) went before the preferred node affinity, which NodePool light (weight 10) \
+                     could keep";
+    assert_eq!(notes_of(&fixture), [format!("{by_weight}: {workload}")]);
+    assert_eq!(explain::violated_preferences(&fixture.input, &fixture.plan), 1);
+    // Between equal weights it is the price that decides.
+    fixture.input.pools[1].weight = 20;
+    let not_kept = format!("preferred node affinity could not be kept: {workload}");
+    assert_eq!(notes_of(&fixture), [not_kept.as_str()]);
+    // No NodePool could keep it.
+    fixture.input.pools[1].weight = 10;
+    fixture.input.pools[1].requirements.add(arch("amd64"));
+    assert_eq!(notes_of(&fixture), [not_kept.as_str()]);
+}
+
+#[test]
 fn an_undefined_well_known_label_is_noted() {
     let fixture = Fixture::new()
         .pool(pool("general"))

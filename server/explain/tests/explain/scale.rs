@@ -9,7 +9,7 @@ fn ten_thousand_failed_replicas_share_one_explanation() {
     assert_eq!(explained.len(), 10_000);
     let first = &explained[0];
     assert!(explained.iter().zip(0..).all(|(one, pod)| one.pod == pod && one.reasons == first.reasons));
-    assert_eq!(first.fits_if, ["fits if cpu is at most 7.91"]);
+    assert_eq!(*first.fits_if, ["fits if cpu is at most 7.91"]);
 }
 
 #[test]
@@ -40,5 +40,5 @@ fn pods_of_a_stateful_set_share_one_explanation_although_each_has_a_label_of_its
         fixture.input.label_sets.push(labels);
     }
     // Relaxations are computed for at most a hundred kinds of pods; here there is one.
-    assert!(fixture.explained().iter().all(|one| one.fits_if == ["fits if cpu is at most 7.91"]));
+    assert!(fixture.explained().iter().all(|one| *one.fits_if == ["fits if cpu is at most 7.91"]));
 }

@@ -1,14 +1,18 @@
 //! Nodes, and the attach limits of their CSI drivers.
 
+use model::drain::{DRAIN, RecordedDrain};
 use model::labels::HOSTNAME;
 use model::removal::DoNotDisrupt;
-use model::{ProviderId, Resources, Taint, Text};
+use model::{ClaimName, ProviderId, Resources, Taint, Text, Timestamp};
 
 use super::metadata::{Metadata, annotation, do_not_disrupt, with_canonical_keys};
 use crate::Cursor;
 use crate::inventory::Object;
 use crate::karpenter::conditions::Conditions;
 use crate::pod::tolerations;
+
+/// What is read of the reason of a drain; those of this program are a sentence or two.
+const MAX_DRAIN_REASON_CHARS: usize = 500;
 
 /// A Node of the input.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub struct NodeObject {
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// `karpenter.sh/do-not-repair` is `"true"`.
     pub do_not_repair: bool,
+    /// The drain in its annotation.
+    pub drain: Option<RecordedDrain>,
     /// `status.conditions`.
     pub conditions: Conditions,
     /// `status.allocatable`.
@@ -48,11 +54,27 @@ impl NodeObject {
             unschedulable: spec.at("unschedulable").bool().unwrap_or(false),
             do_not_disrupt: do_not_disrupt(at),
             do_not_repair: annotation(at, "karpenter.sh/do-not-repair") == Some("true"),
+            drain: annotation(at, DRAIN).and_then(recorded_drain),
             conditions: Conditions::read(&status.at("conditions")),
             allocatable: status.at("allocatable").resources(),
             capacity: status.at("capacity").resources(),
         }
     }
+}
+
+/// The drain that the annotation [`DRAIN`] of a Node with this value records; `None` when it names no NodeClaim. A deadline
+/// that cannot be read is none: the pods get more time, not less.
+#[must_use]
+pub fn recorded_drain(value: &str) -> Option<RecordedDrain> {
+    let terms: serde_json::Value = serde_json::from_str(value).ok()?;
+    let claim = terms.get("claim")?.as_str().filter(|claim| !claim.is_empty())?;
+    let deadline = terms.get("forceAtMs").and_then(serde_json::Value::as_i64).filter(|at| *at != 0);
+    let reason = terms.get("reason").and_then(serde_json::Value::as_str).unwrap_or_default();
+    Some(RecordedDrain {
+        claim: ClaimName::from(claim),
+        deadline: deadline.map(Timestamp::from_millis),
+        reason: reason.chars().take(MAX_DRAIN_REASON_CHARS).collect::<String>().into(),
+    })
 }
 
 /// (driver, volumes) of the CSINode at `at`, sorted. A driver without a count has no limit.

@@ -4,6 +4,7 @@ use model::eviction_cost::stated_cost;
 use model::removal::DoNotDisrupt;
 use model::{NodeName, Timestamp};
 
+use super::admission::Admission;
 use super::metadata::{Metadata, annotation, do_not_disrupt};
 use crate::Cursor;
 use crate::inventory::Object;
@@ -22,8 +23,8 @@ pub struct PodObject {
     pub succeeded: bool,
     /// `status.nominatedNodeName`.
     pub nominated: Option<NodeName>,
-    /// The condition Ready is False.
-    pub unready: bool,
+    /// The condition Ready is True. As for the API server, a pod without the condition is not ready.
+    pub ready: bool,
     /// `status.startTime`.
     pub started: Option<Timestamp>,
     /// `karpenter.sh/do-not-disrupt`.
@@ -34,22 +35,30 @@ pub struct PodObject {
     pub stated_cost: i32,
     /// The pod is the mirror of a static pod.
     pub mirror: bool,
+    /// An API server has created the pod, and with it applied what admission adds.
+    pub is_created: bool,
 }
 
 impl PodObject {
-    /// Reads the pod at `at`.
+    /// Reads the pod at `at`. Containers of a pod that was never created have the default requests of its namespace.
     #[must_use]
-    pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
+    pub fn read(object: &Object, at: &Cursor<'_>, admission: &Admission) -> Self {
         let meta = Metadata::read(object, at);
         let status = at.at("status");
+        let is_created = meta.created.is_some() || at.at("metadata").at("uid").exists() || status.exists();
+        let spec = match is_created {
+            true => PodSpec::read_beside(&at.at("spec"), Some(&status)),
+            false => PodSpec::read_template(&at.at("spec"), admission.default_requests(&meta.namespace)),
+        };
         let phase = status.at("phase").str().unwrap_or("Pending");
         let mirror = meta.owned_by("Node").is_some() || annotation(at, "kubernetes.io/config.mirror").is_some();
         Self {
-            spec: PodSpec::read_beside(&at.at("spec"), Some(&status)),
+            spec,
+            is_created,
             finished: matches!(phase, "Succeeded" | "Failed"),
             succeeded: phase == "Succeeded",
             nominated: status.at("nominatedNodeName").text().filter(|name| !name.is_empty()).map(NodeName::from),
-            unready: is_unready(&status),
+            ready: is_ready(&status),
             started: status.at("startTime").timestamp(),
             do_not_disrupt: do_not_disrupt(at),
             unsafe_to_evict: annotation(at, "cluster-autoscaler.kubernetes.io/safe-to-evict") == Some("false"),
@@ -74,8 +83,8 @@ impl PodObject {
     }
 }
 
-fn is_unready(status: &Cursor<'_>) -> bool {
+fn is_ready(status: &Cursor<'_>) -> bool {
     let conditions = status.at("conditions").list();
     let ready = conditions.iter().find(|condition| condition.at("type").str() == Some("Ready"));
-    ready.is_some_and(|condition| condition.at("status").str() == Some("False"))
+    ready.is_some_and(|condition| condition.at("status").str() == Some("True"))
 }

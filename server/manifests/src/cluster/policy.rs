@@ -33,6 +33,13 @@ pub enum BudgetThreshold {
 }
 
 impl BudgetThreshold {
+    /// The threshold of these fields, each empty when it is not set; `None` without one that can be read.
+    #[must_use]
+    pub fn parse(max_unavailable: &str, min_available: &str) -> Option<Self> {
+        let unavailable = parse_amount(max_unavailable).map(Self::MaxUnavailable);
+        unavailable.or_else(|| parse_amount(min_available).map(Self::MinAvailable))
+    }
+
     /// Whether the threshold prevents every eviction of `count` healthy pods. Percentages are
     /// rounded up (Kubernetes: disruption controller).
     #[must_use]
@@ -127,11 +134,17 @@ fn amount(at: &Cursor<'_>) -> Option<Amount> {
             at.unexpected(&number.to_string(), allowed)
         };
     };
-    let percent = text.strip_suffix('%').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    match percent.and_then(|digits| digits.parse().ok()).filter(|percent| *percent <= 100) {
-        Some(number) => Some(Amount { number, percent: true }),
+    match parse_amount(text).filter(|amount| amount.percent) {
+        Some(amount) => Some(amount),
         None => at.unexpected(text, allowed),
     }
+}
+
+/// A number of zero or more, or a percentage such as `50%`.
+fn parse_amount(text: &str) -> Option<Amount> {
+    let (digits, percent) = text.strip_suffix('%').map_or((text, false), |digits| (digits, true));
+    let number: i64 = digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    (!percent || number <= 100).then_some(Amount { number, percent })
 }
 
 /// A PriorityClass of the input.

@@ -1,15 +1,19 @@
 //! PersistentVolumeClaims, PersistentVolumes and StorageClasses.
 
 use model::labels::{REGION, ZONE, canonical_key};
-use model::{Labels, NodeSelectorTerm, Operator, Requirement, Requirements, Text, Timestamp};
+use model::{LabelSelector, Labels, NodeSelectorTerm, Operator, Requirement, Requirements, Text, Timestamp};
 
 use super::metadata::{Metadata, annotation};
 use crate::inventory::Object;
 use crate::pod::node_affinity;
-use crate::{Cursor, syntax};
+use crate::{Cursor, selector, syntax};
 
 /// The CSI driver of EBS. It also serves volumes of the in-tree plugin.
 pub const EBS_DRIVER: &str = "ebs.csi.aws.com";
+/// The provisioner of classes whose PersistentVolumes somebody else makes.
+pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+/// The access mode of a claim that one pod of the cluster may use at a time.
+pub const ONE_POD: &str = "ReadWriteOncePod";
 
 /// Spec of a claim or of a claim template.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,18 +22,39 @@ pub struct ClaimSpec {
     pub class: Option<Text>,
     /// `volumeName`.
     pub volume: Option<Text>,
+    /// `accessModes`.
+    pub access_modes: Vec<Text>,
+    /// `resources.requests.storage` in bytes; 0 without one.
+    pub size: i64,
+    /// `volumeMode` is `Block`.
+    pub block: bool,
+    /// `selector`: labels of PersistentVolumes; `None` matches all.
+    pub selector: Option<LabelSelector>,
 }
 
 impl ClaimSpec {
     /// Reads the specification at `at`.
     #[must_use]
     pub fn read(at: &Cursor<'_>) -> Self {
-        let _ = at.at("resources").at("requests").resources();
         Self {
             class: at.at("storageClassName").text(),
             volume: at.at("volumeName").text().filter(|name| !name.is_empty()),
+            access_modes: texts(&at.at("accessModes")),
+            size: at.at("resources").at("requests").resources().get("storage"),
+            block: at.at("volumeMode").str() == Some("Block"),
+            selector: selector::read(&at.at("selector")),
         }
     }
+
+    /// Whether only one pod may use the claim at a time.
+    #[must_use]
+    pub fn is_exclusive(&self) -> bool {
+        self.access_modes.iter().any(|mode| mode.as_ref() == ONE_POD)
+    }
+}
+
+fn texts(at: &Cursor<'_>) -> Vec<Text> {
+    at.strings().into_iter().map(Text::from).collect()
 }
 
 /// A PersistentVolumeClaim of the input.
@@ -41,7 +66,7 @@ pub struct Claim {
     pub name: Text,
     /// Storage class and volume.
     pub spec: ClaimSpec,
-    /// Whether binding is complete (`pv.kubernetes.io/bind-completed`).
+    /// Whether binding is complete: `pv.kubernetes.io/bind-completed`, or `status.phase` is Bound, which is written after it.
     pub bound: bool,
     /// `status.phase` is Lost: the volume no longer exists.
     pub lost: bool,
@@ -56,13 +81,14 @@ impl Claim {
         let meta = Metadata::read(object, at);
         let mut spec = ClaimSpec::read(&at.at("spec").required());
         let annotated = annotation(at, "volume.beta.kubernetes.io/storage-class").map(Text::from);
+        let is_in_phase = |phase: &str| at.at("status").at("phase").str() == Some(phase);
         spec.class = annotated.or(spec.class);
         Self {
             namespace: meta.namespace,
             name: meta.name,
             spec,
-            bound: annotation(at, "pv.kubernetes.io/bind-completed").is_some(),
-            lost: at.at("status").at("phase").str() == Some("Lost"),
+            bound: annotation(at, "pv.kubernetes.io/bind-completed").is_some() || is_in_phase("Bound"),
+            lost: is_in_phase("Lost"),
             deleting: meta.deleting,
         }
     }
@@ -83,6 +109,20 @@ pub struct Volume {
     pub on_host: bool,
     /// Whether a `deletionTimestamp` is set.
     pub deleting: bool,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `storageClassName`; empty without one.
+    pub class: Text,
+    /// `accessModes`.
+    pub access_modes: Vec<Text>,
+    /// `capacity.storage` in bytes; `None` when unknown, which is enough for every claim.
+    pub size: Option<i64>,
+    /// `volumeMode` is `Block`.
+    pub block: bool,
+    /// `claimRef`, the claim that it is bound to or kept for: namespace and name.
+    pub claim: Option<(Text, Text)>,
+    /// `status.phase`; empty before the API server has one.
+    pub phase: Text,
 }
 
 impl Volume {
@@ -98,8 +138,19 @@ impl Volume {
             zones: zones(&meta.labels),
             on_host: spec.at("local").exists() || spec.at("hostPath").exists(),
             deleting: meta.deleting,
+            labels: meta.labels,
+            class: spec.at("storageClassName").text().unwrap_or_default(),
+            access_modes: texts(&spec.at("accessModes")),
+            size: spec.at("capacity").exists().then(|| spec.at("capacity").resources().get("storage")),
+            block: spec.at("volumeMode").str() == Some("Block"),
+            claim: claim_reference(&spec.at("claimRef")),
+            phase: at.at("status").at("phase").text().unwrap_or_default(),
         }
     }
+}
+
+fn claim_reference(at: &Cursor<'_>) -> Option<(Text, Text)> {
+    Some((at.at("namespace").text().unwrap_or_else(|| "default".into()), at.at("name").text()?))
 }
 
 fn attachment(spec: &Cursor<'_>, name: &Text) -> Option<(Text, Text)> {

@@ -1,6 +1,6 @@
 //! Controllers that create pods: Deployments, ReplicaSets, StatefulSets, Jobs and DaemonSets.
 
-use model::{LabelSelector, Labels, Text};
+use model::{LabelSelector, Labels, Resources, Text};
 
 use super::metadata::Metadata;
 use super::storage::ClaimSpec;
@@ -25,11 +25,13 @@ pub struct Template {
 }
 
 impl Template {
-    /// Reads the template at `at`, which is required.
+    /// Reads the template at `at`, which is required. Containers that state nothing for a resource request what
+    /// `defaults` have of it.
     #[must_use]
-    pub fn read(at: &Cursor<'_>) -> Self {
+    pub fn read(at: &Cursor<'_>, defaults: &Resources) -> Self {
         let at = at.clone().required();
-        Self { labels: syntax::labels(&at.at("metadata").at("labels")), spec: PodSpec::read(&at.at("spec")) }
+        let spec = PodSpec::read_template(&at.at("spec"), defaults);
+        Self { labels: syntax::labels(&at.at("metadata").at("labels")), spec }
     }
 }
 
@@ -70,11 +72,11 @@ pub struct JobProgress {
 }
 
 impl Workload {
-    /// Reads the workload at `at`.
+    /// Reads the workload at `at`, whose namespace has these default requests.
     #[must_use]
-    pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
+    pub fn read(object: &Object, at: &Cursor<'_>, defaults: &Resources) -> Self {
         let spec = at.at("spec").required();
-        let template = Template::read(&spec.at("template"));
+        let template = Template::read(&spec.at("template"), defaults);
         let job = (object.row.kind == Kind::Job).then(|| progress(at));
         let selector = if job.is_none() { checked_selector(&spec, &template.labels) } else { None };
         let replicas = spec.at(if job.is_some() { "parallelism" } else { "replicas" });
@@ -137,11 +139,11 @@ pub struct DaemonObject {
 }
 
 impl DaemonObject {
-    /// Reads the DaemonSet at `at`.
+    /// Reads the DaemonSet at `at`, whose namespace has these default requests.
     #[must_use]
-    pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
+    pub fn read(object: &Object, at: &Cursor<'_>, defaults: &Resources) -> Self {
         let spec = at.at("spec").required();
-        let mut template = Template::read(&spec.at("template"));
+        let mut template = Template::read(&spec.at("template"), defaults);
         checked_selector(&spec, &template.labels);
         let host_network = spec.at("template").at("spec").at("hostNetwork").bool().unwrap_or(false);
         template.spec.tolerate(tolerations::of_daemons(host_network));

@@ -202,7 +202,7 @@ const DISRUPTION: &[Field] = &[
         "string",
         "0s",
         DURATION_OR_NEVER,
-        "How long a node must have seen no pod come or go before it may be consolidated. Required when disruption is written out.",
+        "How long a node must have seen no pod come or go before it may be consolidated. Karpenter before 1.15 requires it when disruption is written out.",
         "1m",
     ),
     field(
@@ -225,8 +225,8 @@ const DISRUPTION: &[Field] = &[
         "spec.disruption.budgets.reasons",
         "[]string",
         "all reasons",
-        "Underutilized, Empty, Drifted",
-        "The reasons for which this budget holds.",
+        "Underutilized, Empty, Drifted, Unhealthy (Karpenter 1.15)",
+        "The reasons for which this budget holds. Unhealthy paces repairs where they are voluntary (disruption.repair).",
         "[Drifted]",
     ),
     field(

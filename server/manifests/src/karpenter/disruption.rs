@@ -65,6 +65,8 @@ pub enum DisruptionReason {
     Empty,
     /// It differs from the spec of its pool.
     Drifted,
+    /// It is unhealthy, and repairs are voluntary (Karpenter 1.15).
+    Unhealthy,
 }
 
 const POLICIES: [(&str, ConsolidationPolicy); 3] = [
@@ -72,10 +74,11 @@ const POLICIES: [(&str, ConsolidationPolicy); 3] = [
     ("WhenEmptyOrUnderutilized", ConsolidationPolicy::WhenEmptyOrUnderutilized),
     ("Balanced", ConsolidationPolicy::Balanced),
 ];
-const REASONS: [(&str, DisruptionReason); 3] = [
+const REASONS: [(&str, DisruptionReason); 4] = [
     ("Underutilized", DisruptionReason::Underutilized),
     ("Empty", DisruptionReason::Empty),
     ("Drifted", DisruptionReason::Drifted),
+    ("Unhealthy", DisruptionReason::Unhealthy),
 ];
 const MOST_BUDGETS: usize = 50;
 
@@ -100,8 +103,8 @@ impl Default for Disruption {
 }
 
 impl Disruption {
-    /// Parses the object at `at`, and the pool's `annotations`; an absent object has the defaults, a
-    /// present one requires `consolidateAfter`.
+    /// Parses the object at `at`, and the pool's `annotations`. What is absent has its default, `consolidateAfter`
+    /// too (Karpenter 1.15; before, a written object required it).
     #[must_use]
     pub fn read(at: &Cursor<'_>, annotations: &Cursor<'_>) -> Self {
         let zone = read_time_zone(annotations);
@@ -112,7 +115,7 @@ impl Disruption {
             return disruption;
         }
         disruption.policy = at.at("consolidationPolicy").one_of(&POLICIES).unwrap_or(disruption.policy);
-        let after = duration::read_lifetime(&at.at("consolidateAfter").required());
+        let after = duration::read_lifetime(&at.at("consolidateAfter"));
         disruption.consolidate_after = after.unwrap_or(disruption.consolidate_after);
         if at.at("budgets").exists() {
             disruption.budgets = read_budgets(&at.at("budgets"), &zone);

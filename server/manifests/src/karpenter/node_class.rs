@@ -85,11 +85,18 @@ impl NodeClassManifest {
     }
 }
 
-/// The reason why the class is not ready. An absent status counts as ready.
+/// The reason why the class is not ready, by the condition that says the most. An absent status counts as ready.
 fn not_ready(deleting: bool, conditions: &Conditions) -> Option<Text> {
+    const VALIDATION: &str = "ValidationSucceeded";
     if deleting {
         return Some("its EC2NodeClass is being deleted".into());
     }
-    let text = conditions.failure("Ready")?;
+    let root = conditions.failure("Ready");
+    let validation = conditions.failure(VALIDATION);
+    let is_unready = root.is_some() || (validation.is_some() && conditions.get("Ready").is_none());
+    // Validation fails on what any other condition says, and names it only.
+    let others = conditions.iter().filter(|one| ![VALIDATION, "Ready"].contains(&one.name.as_ref()));
+    let first = others.filter_map(|one| conditions.failure(&one.name)).next();
+    let text = first.or(validation).or(root).filter(|_| is_unready)?;
     Some(format!("its EC2NodeClass is not ready: {text}").into())
 }

@@ -134,11 +134,13 @@ fn tidy_after(reporter: &mut Reporter<'_, '_>, disruption: &mut Fields, age: Api
     let old = age != ApiGeneration::V1;
     let Some(written) = disruption.get("consolidateAfter").filter(|value| !value.is_null()).cloned() else {
         match (old, underutilized) {
-            (true, true) => reporter.note(PATH, "added: 0s, required in v1"),
-            _ => reporter.guess(
+            // Karpenter 1.15 has the default itself.
+            (false, _) => return,
+            (true, true) => reporter.note(PATH, "added: 0s, required in v1 before Karpenter 1.15"),
+            (true, false) => reporter.guess(
                 PATH,
-                "added: 0s, required beside other fields of disruption",
-                "missing, but required beside other fields of disruption; write 0s to keep the default",
+                "added: 0s, required beside WhenEmpty",
+                "missing, but required beside WhenEmpty; write 0s to keep the default",
             ),
         }
         disruption.insert("consolidateAfter".to_owned(), Value::from("0s"));

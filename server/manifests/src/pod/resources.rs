@@ -10,9 +10,15 @@ use crate::{Cursor, syntax};
 
 /// The effective request of the pod whose spec is at `at`, `pods: 1` included. `status` is the
 /// pod's, if any: during an in-place resize, kube-scheduler reserves the larger of the requests and
-/// the allocated resources.
-pub fn effective(at: &Cursor<'_>, status: Option<&Cursor<'_>>) -> Resources {
+/// the allocated resources. Containers that state nothing for a resource request what `defaults` have of it.
+pub fn effective(at: &Cursor<'_>, status: Option<&Cursor<'_>>, defaults: &Resources) -> Resources {
     let held = status.map(AllocatedResources::read).unwrap_or_default();
+    let defaults = below_pod_level(&at.at("resources"), defaults);
+    let container_requests = |container: &Cursor<'_>| {
+        let mut requests = container_requests(container);
+        add_missing(&mut requests, &defaults);
+        requests
+    };
     let mut total = Resources::new();
     for container in at.at("containers").list() {
         total.add(&held.raise(&container, container_requests(&container)));
@@ -94,12 +100,24 @@ fn container_requests(at: &Cursor<'_>) -> Resources {
     let mut requests = at.at("requests").resources();
     let limits = at.at("limits").resources();
     check_limits(&at, &requests, &limits, true);
-    for (name, amount) in limits.iter() {
+    add_missing(&mut requests, &limits);
+    requests
+}
+
+/// Adds the amounts of `other` that `requests` lacks.
+fn add_missing(requests: &mut Resources, other: &Resources) {
+    for (name, amount) in other.iter() {
         if !requests.contains(name) {
             requests.set(name.clone(), amount);
         }
     }
-    requests
+}
+
+/// The defaults of containers without those that the pod states for all of them at `at`.
+fn below_pod_level(at: &Cursor<'_>, defaults: &Resources) -> Resources {
+    let stated = [at.at("requests"), at.at("limits")].map(|place| place.map());
+    let is_stated = |name: &str| stated.iter().flatten().any(|(known, _)| *known == name);
+    defaults.iter().filter(|(name, _)| !is_stated(name)).map(|(name, amount)| (name.clone(), amount)).collect()
 }
 
 fn is_standard(name: &str) -> bool {

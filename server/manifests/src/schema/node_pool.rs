@@ -88,10 +88,9 @@ fn disruption() -> Part {
     let policies = one_of(&["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]);
     object([
         ("budgets", budgets()),
-        ("consolidateAfter", lifetime()),
+        ("consolidateAfter", lifetime().default(json!("0s"))),
         ("consolidationPolicy", policies.default(json!("WhenEmptyOrUnderutilized"))),
     ])
-    .required(&["consolidateAfter"])
     .default(json!({"consolidateAfter": "0s"}))
 }
 
@@ -104,7 +103,7 @@ fn budgets() -> Part {
     let budget = object([
         ("duration", text().pattern("^(([0-9]+(h|m)|[0-9]+h[0-9]+m)(0s)?)$")),
         ("nodes", text().pattern(NODES).default(json!("10%"))),
-        ("reasons", list(one_of(&["Underutilized", "Empty", "Drifted"])).max_items(50).list_type("set")),
+        ("reasons", list(one_of(&["Underutilized", "Empty", "Drifted", "Unhealthy"])).max_items(50).list_type("set")),
         ("schedule", text().pattern(SCHEDULE)),
     ]);
     atomic(budget.required(&["nodes"])).max_items(50).default(json!([{"nodes": "10%"}])).rule(

@@ -177,7 +177,45 @@ fn an_unready_or_deleted_class_has_a_reason() {
         unready.not_ready.as_deref(),
         Some("its EC2NodeClass is not ready: its condition Ready is False: SubnetsNotFound")
     );
+    let reserved = "spec.tags has the key karpenter.sh/nodepool";
+    let invalid = format!("{{type: ValidationSucceeded, status: 'False', message: '{reserved}'}}");
+    let because =
+        Some(format!("its EC2NodeClass is not ready: its condition ValidationSucceeded is False: {reserved}"));
+    let root = "{type: Ready, status: 'False', reason: UnhealthyDependents}";
+    for conditions in [invalid.clone(), format!("{root}, {invalid}")] {
+        let (unready, _) = read(&format!("{}status: {{conditions: [{conditions}]}}\n", class(ALIAS)));
+        assert_eq!(unready.not_ready.as_deref(), because.as_deref(), "{conditions}");
+    }
+    let subnets = "{type: SubnetsReady, status: 'False', message: no subnet}";
+    let (unready, _) = read(&format!("{}status: {{conditions: [{root}, {invalid}, {subnets}]}}\n", class(ALIAS)));
+    let because = "its EC2NodeClass is not ready: its condition SubnetsReady is False: no subnet";
+    assert_eq!(unready.not_ready.as_deref(), Some(because), "what validation fails on");
+    let ready = "{type: Ready, status: 'True'}, {type: CapacityReservationsReady, status: Unknown}";
+    let (ready, _) = read(&format!("{}status: {{conditions: [{ready}]}}\n", class(ALIAS)));
+    assert_eq!(ready.not_ready, None, "Ready does not depend on it");
     let (leaving, _) =
         read(&class(ALIAS).replace("name: base", "name: base\n  deletionTimestamp: 2026-01-01T00:00:00Z"));
     assert_eq!(leaving.not_ready.as_deref(), Some("its EC2NodeClass is being deleted"));
+}
+
+#[test]
+fn tags_have_the_bounds_of_ec2() {
+    let tags = |tags: &str| read(&class(&format!("{ALIAS}  tags: {tags}"))).1;
+    let many = |count: usize| {
+        let tags: Vec<String> = (0..count).map(|number| format!("t{number}: v")).collect();
+        format!("{{{}}}", tags.join(", "))
+    };
+    let (key, value) = ("k".repeat(128), "\u{e9}".repeat(256));
+    assert_eq!(tags(&format!("{{'{key}': '{value}', Aws: x}}")), [""; 0], "characters count, not bytes");
+    assert_eq!(tags(&many(40)), [""; 0]);
+    for (wrong, expected) in [
+        (many(41), "spec.tags: 41 tags, allowed: at most 40".to_owned()),
+        (format!("{{'{key}k': v}}"), "its key has 129 characters, allowed by EC2: at most 128".to_owned()),
+        (format!("{{a: '{value}v'}}"), "spec.tags.a: 257 characters, allowed by EC2: at most 256".to_owned()),
+        ("{'AWS:team': v}".to_owned(), "keys that begin with aws: are reserved by EC2".to_owned()),
+    ] {
+        let errors = tags(&wrong);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains(&expected), "{errors:?}");
+    }
 }

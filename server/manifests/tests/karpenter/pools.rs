@@ -118,6 +118,15 @@ fn budgets_are_read_with_reasons_and_windows() {
     assert!(errors[0].starts_with("spec.disruption.budgets[0].schedule: not a schedule: hour \"25\""), "{errors:?}");
 }
 
+/// Karpenter 1.15.
+#[test]
+fn budgets_name_repairs_and_consolidate_after_has_a_default() {
+    let disruption = "  disruption: {consolidationPolicy: WhenEmpty, budgets: [{nodes: '0', reasons: [Unhealthy]}]}";
+    let read = good(&pool("", disruption, NO_REQUIREMENTS));
+    assert_eq!(read.disruption.budgets[0].reasons.as_deref(), Some(&[DisruptionReason::Unhealthy][..]));
+    assert_eq!(read.disruption.consolidate_after, Lifetime::Finite(Millis::ZERO));
+}
+
 #[test]
 fn schedules_are_in_the_time_zone_of_the_pool() {
     let budgets = "  disruption: {consolidateAfter: 0s, budgets: [{nodes: '0', schedule: 0 9 * * *, duration: 8h}]}";

@@ -156,12 +156,6 @@ fn misspelt_disruption_settings_are_converted() {
         "consolidationPolicy",
     );
     assert_converts(
-        &pool("  disruption: {consolidationPolicy: WhenEmpty}", EMPTY),
-        "spec.disruption.consolidateAfter",
-        "\"0s\"",
-        "consolidateAfter",
-    );
-    assert_converts(
         &pool("  disruption: {consolidateAfter: 0s, budgets: [{nodes: 5}]}", EMPTY),
         "spec.disruption.budgets.0.nodes",
         "\"5\"",
@@ -185,7 +179,6 @@ fn a_refusal_of_strict_says_what_to_write_and_not_what_was_read() {
     let cases = [
         pool("  limits: {resources: {cpu: 5}}", EMPTY),
         pool("  disruption: {expireAfter: 24h}", EMPTY),
-        pool("  disruption: {consolidationPolicy: WhenEmpty}", EMPTY),
         pool("  disruption: {consolidateAfter: 0s, budgets: [{nodes: 5}]}", EMPTY),
         pool("  labels: {team: web}", EMPTY),
         pool("  weight: 0", EMPTY),

@@ -2,10 +2,12 @@
 //!
 //! The packing places the first pods of such a group where it finds room for them, and the others must follow.
 //! Here the pending pods of the group leave the plan and are tried together: on one existing node after another, on
-//! one machine of the plan, in one zone, and at last with further machines. The plan changes only if all of them
-//! find a place. A group that has a running pod stays where that is.
+//! one machine of the plan, in one zone, and at last with further machines. Where no place has room for all of them,
+//! the one that takes the most is chosen, by priority, if that is more than the plan places. A group that has a
+//! running pod stays where that is.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::place::Place;
 use super::zones::spread_keys;
@@ -17,6 +19,9 @@ use verifier::kernel::PodSelector;
 
 /// Pods that are tried as the one that another pod must stand beside.
 const MAX_TARGETS: usize = 64;
+
+/// Nodes that are tried for a part of a group.
+const MAX_PARTIAL_NODES: usize = 8;
 
 /// What became of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +47,7 @@ impl Retry<'_> {
         any
     }
 
-    /// Whether one of the groups of `pod` finds a place. Pods of one kind that it may stand beside find the same
+    /// Whether one of the groups of `pod` finds a place, at least for more of its pods. Pods of one kind that it may stand beside find the same
     /// places.
     fn place_with_group(&mut self, pod: u32) -> bool {
         let mut tried = BTreeSet::new();
@@ -52,7 +57,7 @@ impl Retry<'_> {
             if tried.contains(&kind) {
                 continue;
             }
-            match self.place_group(&group, &[false, true]) {
+            match self.place_group(&group, &[false, true], true) {
                 GroupTrial::Placed => return true,
                 GroupTrial::NoPlace => tried.insert(kind),
                 GroupTrial::Held => false,
@@ -138,14 +143,16 @@ impl Retry<'_> {
         }
         let pods: Vec<u32> = self.plan.order.iter().copied().filter(|pod| group.contains(pod)).collect();
         self.may_cost_more = false;
-        let trial = self.place_group(&pods, &[false]);
+        let trial = self.place_group(&pods, &[false], false);
         self.may_cost_more = true;
         trial == GroupTrial::Placed
     }
 
-    /// Tries all of `pods` together; the plan is changed if they find a place.
-    fn place_group(&mut self, pods: &[u32], may_launch: &[bool]) -> GroupTrial {
+    /// Tries all of `pods` together; the plan is changed if they find a place. With `partly`, it is also changed to
+    /// the place that takes the most of them, if that is more than it has placed.
+    fn place_group(&mut self, pods: &[u32], may_launch: &[bool], partly: bool) -> GroupTrial {
         let before = (self.plan.clone(), self.free.clone());
+        let (mut most, mut best) = (self.placed_by_priority(pods), None);
         self.take_out(pods);
         if self.check_trial(0) != TrialResult::Accepted {
             (self.plan, self.free) = before;
@@ -155,7 +162,11 @@ impl Retry<'_> {
         let without = (self.plan.clone(), self.free.clone());
         let over_hosts = pods.iter().any(|pod| together(self.input, *pod).contains(&HOSTNAME));
         for may_launch in may_launch {
-            for place in self.places(pods, over_hosts, *may_launch) {
+            let mut places = self.places(pods, over_hosts, *may_launch);
+            if places.is_empty() && partly {
+                places = self.roomiest_nodes(pods);
+            }
+            for place in places {
                 if !self.consume_work(self.each_check) {
                     break;
                 }
@@ -165,13 +176,27 @@ impl Retry<'_> {
                 if placed {
                     return GroupTrial::Placed;
                 }
+                let count = self.placed_by_priority(pods);
+                if partly && count > most {
+                    (most, best) = (count, Some((self.plan.clone(), self.free.clone())));
+                }
                 (self.plan, self.free) = without.clone();
                 self.zone_counts = None;
             }
         }
-        (self.plan, self.free) = before;
+        let trial = if best.is_some() { GroupTrial::Placed } else { GroupTrial::NoPlace };
+        (self.plan, self.free) = best.unwrap_or(before);
         self.zone_counts = None;
-        GroupTrial::NoPlace
+        trial
+    }
+
+    /// How many of `pods` the plan places, by priority, highest first. Lists of the same pods compare as plans do.
+    fn placed_by_priority(&self, pods: &[u32]) -> Vec<usize> {
+        let mut placed: BTreeMap<Reverse<i32>, usize> = BTreeMap::new();
+        for pod in pods {
+            *placed.entry(Reverse(self.shape(*pod).priority)).or_default() += usize::from(!self.is_left_out(*pod));
+        }
+        placed.into_values().collect()
     }
 
     /// Takes `pods` out of the plan, with the machines that are empty then.
@@ -220,6 +245,26 @@ impl Retry<'_> {
             node.types.iter().any(|kind| all.fits(&types[*kind as usize].allocatable))
         });
         nodes.chain(machines.map(|node| Place::Machine(node.name.clone()))).collect()
+    }
+
+    /// The existing nodes with room for the most of `pods`, where none has room for all.
+    fn roomiest_nodes(&self, pods: &[u32]) -> Vec<Place> {
+        let fitting = |free: &Resources| {
+            let mut free = free.clone();
+            let fits = |pod: &&u32| {
+                let requests = &self.shape(**pod).requests;
+                let fits = requests.fits(&free);
+                if fits {
+                    free.subtract(requests);
+                }
+                fits
+            };
+            pods.iter().filter(fits).count()
+        };
+        let nodes = self.free.iter().enumerate().map(|(at, free)| (Reverse(fitting(free)), at));
+        let mut nodes: Vec<(Reverse<usize>, usize)> = nodes.filter(|(Reverse(count), _)| *count > 0).collect();
+        nodes.sort_unstable();
+        nodes.into_iter().take(MAX_PARTIAL_NODES).map(|(_, at)| Place::Node(at)).collect()
     }
 
     /// Whether all of `pods` can be placed, in rounds: a pod may wait for one that it must stand beside.

@@ -13,6 +13,7 @@ fn input() -> PlanningInput {
         capacity_type: CapacityType::OnDemand,
         price: MicroUsd(40_000),
         estimated: false,
+        catalogue_price: None,
         available: true,
         reservation: None,
         labels: Labels::new(),

@@ -130,6 +130,7 @@ fn instance_type(at: usize) -> InstanceType {
         capacity_type: paid,
         price: MicroUsd(price + at as i64),
         estimated: false,
+        catalogue_price: None,
         available: true,
         reservation: None,
         labels: Labels::new(),

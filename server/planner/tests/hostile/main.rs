@@ -3,9 +3,13 @@
 mod fixture;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use model::Stop;
 use model::input::STEP_LIMIT;
 use model::plan::ReasonCode;
+use planner::{NoPlan, PlannedDecision};
 use scheduler::{CompileCache, schedule_within};
 
 #[test]
@@ -81,4 +85,34 @@ fn a_spread_over_zones_uses_steps_per_domain_and_not_per_pod() {
         *by_zone.entry(&node.zones[0]).or_default() += node.pods.len();
     }
     assert_eq!(by_zone, BTreeMap::from([("a", 2_000), ("b", 2_000), ("c", 2_000)]));
+}
+
+/// A plan that asks `asked` times before it is stopped; the number of questions altogether.
+fn stopped_after(input: &model::input::PlanningInput, asked: usize) -> (Result<PlannedDecision, NoPlan>, usize) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let stop = Stop::when(move || counted.fetch_add(1, Ordering::Relaxed) >= asked);
+    let decision = planner::plan_until(input, &mut CompileCache::default(), &stop);
+    (decision, count.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_plan_that_nobody_needs_ends_at_the_next_question_and_a_needed_one_is_the_usual_one() {
+    let mut input = fixture::input(60, 20);
+    // Pods of three kinds fit nowhere: they are explained.
+    for pod in 0..3 {
+        let shape = &mut input.shapes[input.pods[pod].shape as usize];
+        shape.requests.set("cpu", 1_000_000_000);
+    }
+    input.policy.search_steps = 0;
+    let (whole, questions) = stopped_after(&input, usize::MAX);
+    let whole = whole.expect("a plan");
+    assert_eq!(whole.plan, planner::plan(&input).expect("a plan").plan);
+    assert!(questions > 10, "{questions}: the steps, the phases, and the pools of each explained pod");
+    for asked in 0..questions {
+        let (ended, more) = stopped_after(&input, asked);
+        assert!(matches!(ended, Err(NoPlan::Stopped)), "after {asked} of {questions} questions");
+        // Each phase that was under way asks a last time, whatever the phase.
+        assert!(more <= asked + 30, "{more} questions, and it was stopped after {asked}");
+    }
 }

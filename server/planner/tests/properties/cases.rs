@@ -272,6 +272,7 @@ fn instance_type(at: usize, case: &TypeCase) -> InstanceType {
             capacity_type: *capacity_type,
             price: MicroUsd(if reserved { 0 } else { price * 1000 }),
             estimated: false,
+            catalogue_price: None,
             available: true,
             reservation: reserved.then(|| Reservation { id: text(&format!("cr-{zone}")), remaining: 1 }),
             labels: Labels::new(),

@@ -161,9 +161,9 @@ fn one_requirement_per_key(pool: &mut PoolCase) {
 
 fn all_nodes() -> impl Strategy<Value = NodeCase> {
     let pod =
-        (0..16_usize, weighted(0.1), option::weighted(0.1, 0..3_u32)).prop_map(|(shape, recently_created, volumes)| {
-            PodCase { shape, recently_created, volumes, ..PodCase::default() }
-        });
+        (0..16_usize, weighted(0.1), option::weighted(0.1, prop_oneof![3 => 0..3_u32, 1 => Just(5_u32)])).prop_map(
+            |(shape, recently_created, volumes)| PodCase { shape, recently_created, volumes, ..PodCase::default() },
+        );
     (nodes(), 1..5_i64, weighted(0.7), vec(pod, 0..8)).prop_map(|(mut node, times, daemons_run, pods)| {
         node.cpus *= times;
         (node.daemons_run, node.pods) = (daemons_run, pods);
@@ -172,7 +172,7 @@ fn all_nodes() -> impl Strategy<Value = NodeCase> {
 }
 
 fn workloads() -> impl Strategy<Value = Workload> {
-    let volumes = option::weighted(0.12, prop_oneof![6 => 0..4_u32, 1 => Just(4_u32)]);
+    let volumes = option::weighted(0.12, prop_oneof![6 => 0..4_u32, 1 => Just(4_u32), 1 => Just(5_u32)]);
     let shape = prop_oneof![3 => ordinary(), 1 => shapes()];
     (shape, 1..=25_usize, weighted(0.15), volumes, weighted(0.1)).prop_map(
         |(shape, replicas, other, volumes, recently_created)| Workload {

@@ -56,7 +56,7 @@ pub fn selecting(app: usize) -> Option<LabelSelector> {
 }
 
 /// Volumes of pods: 0 a volume in zone a, 1 one in b or c, 2 two attachments, 3 a volume of node-0
-/// only, 4 a missing claim.
+/// only, 4 a missing claim, 5 a claim that one pod of the cluster may use.
 pub fn volumes() -> Vec<VolumeAlternatives> {
     let within = |key: &str, values: &[&str]| -> Requirements {
         [Requirement::new(key, Operator::In, values.iter().map(|value| text(value)))].into_iter().collect()
@@ -68,7 +68,8 @@ pub fn volumes() -> Vec<VolumeAlternatives> {
         VolumeAlternatives { any_of: vec![within(ZONE, &["b"]), within(ZONE, &["c"])], ..plain.clone() },
         VolumeAlternatives { attachments: vec![disk("v1"), disk("v2")], ..plain.clone() },
         VolumeAlternatives { any_of: vec![within(HOSTNAME, &["node-0"])], ..plain.clone() },
-        VolumeAlternatives { blocked: Some(text("the claim is missing")), ..plain },
+        VolumeAlternatives { blocked: Some(text("the claim is missing")), ..plain.clone() },
+        VolumeAlternatives { exclusive_claims: vec![text("default/only")], attachments: vec![disk("v3")], ..plain },
     ]
 }
 

@@ -1,5 +1,7 @@
 //! The realised cost of any plan.
 
+use model::Text;
+use model::labels::REGISTERED;
 use planner::{CompileCache, REALISED_COST_STEPS, plan, realised_cost};
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 
@@ -26,6 +28,20 @@ proptest! {
         input.policy.nominations = true;
         let Ok(decision) = plan(&input) else { return Ok(()) };
         prop_assert_eq!(decision.report.realised_cost, Some(decision.report.new_cost));
+    }
+
+    #[test]
+    fn a_daemon_set_that_selects_registered_nodes_costs_what_it_does_without_that(case in cases()) {
+        let mut input = case.input();
+        input.policy.search_steps = 1;
+        let mut selecting = input.clone();
+        for daemon in &input.daemons {
+            let shape = &mut selecting.shapes[daemon.shape as usize];
+            shape.node_selector.insert(Text::from(REGISTERED), Text::from("true"));
+        }
+        let (Ok(first), Ok(second)) = (plan(&input), plan(&selecting)) else { return Ok(()) };
+        prop_assert_eq!(first.report.new_cost, second.report.new_cost);
+        prop_assert_eq!(first.report.realised_cost, second.report.realised_cost);
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn repaired(input: &PlanningInput, broken: &Plan) -> PlannedDecision {
     assert!(violations.is_empty(), "{violations:#?}");
     for entry in &decision.report.unschedulable {
         if decision.failed_checks.left_out.contains(&entry.pod) {
-            let [reason] = entry.reasons.as_slice() else { panic!("{entry:?}") };
+            let [reason] = &*entry.reasons else { panic!("{entry:?}") };
             assert_eq!((reason.code, &reason.pool), (ReasonCode::Internal, &None), "{entry:?}");
         }
     }

@@ -103,7 +103,7 @@ fn a_single_pod_is_reported_as_the_only_one() {
 #[test]
 fn a_budget_without_pods_is_not_reported() {
     let elsewhere = budget("far", "web", "maxUnavailable: 0").replace("{name: far}", "{name: far, namespace: other}");
-    let daemon = "apiVersion: v1\nkind: Pod\nmetadata: {name: d, labels: {app: agent}, ownerReferences: [{kind: DaemonSet, name: agent, controller: true}]}\nspec: {containers: [{name: a}]}\n---\n";
+    let daemon = "apiVersion: v1\nkind: Pod\nmetadata: {name: d, labels: {app: agent}, ownerReferences: [{kind: DaemonSet, name: agent, controller: true}]}\nspec: {tolerations: [{operator: Exists}], containers: [{name: a}]}\n---\n";
     let early = "apiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: early}\nspec: {maxUnavailable: 0, selector: {}}\n---\n";
     let text = deployment("web", 3)
         + &deployment("idle", 0)
@@ -114,6 +114,17 @@ fn a_budget_without_pods_is_not_reported() {
         + &budget("asleep", "idle", "maxUnavailable: 0")
         + &budget("daemons", "agent", "maxUnavailable: 0");
     assert_eq!(budget_notes(&text), [""; 0]);
+}
+
+#[test]
+fn a_budget_of_daemon_pods_holds_the_drains_that_evict_them() {
+    let daemon = "apiVersion: v1\nkind: Pod\nmetadata: {name: d, labels: {app: agent}, ownerReferences: [{kind: DaemonSet, name: agent, controller: true}]}\nspec: {containers: [{name: a}]}\n---\n";
+    assert_eq!(
+        budget_notes(&(daemon.to_owned() + &budget("daemons", "agent", "maxUnavailable: 0"))),
+        [
+            "PodDisruptionBudget/default/daemons will block every drain: maxUnavailable: 0 never lets its only pod go (DaemonSet/default/agent); raise it to 1 or more"
+        ]
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod documents;
 mod drains;
 mod errors;
 mod nodes;
+mod overlays;
 mod pods;
 mod realised_cost;
 mod region;
@@ -50,8 +51,13 @@ pub fn source(text: &str) -> Source {
 
 /// The result of reading the pool and `text`.
 pub fn captured(text: &str) -> Captured {
+    captured_with(text, &Options::default())
+}
+
+/// The same with these options.
+pub fn captured_with(text: &str, options: &Options) -> Captured {
     let sources = [Source { name: "pool.yaml".into(), bytes: POOL.as_bytes().to_vec() }, source(text)];
-    match planning_input::read(&sources, &Options::default()) {
+    match planning_input::read(&sources, options) {
         Ok(captured) => captured,
         Err(errors) => panic!("refused: {}", lines(&errors).join("\n")),
     }

@@ -74,15 +74,24 @@ fn a_claim_without_status_has_the_capacity_of_its_type() {
 }
 
 #[test]
-fn a_taint_a_deletion_or_the_claim_marks_a_node_that_is_being_removed() {
+fn a_drain_of_its_claim_a_deletion_or_the_claim_marks_a_node_that_is_being_removed() {
     let deleted = node("a", "", "").replace("{name: a,", "{name: a, deletionTimestamp: '2026-01-01T00:00:00Z',");
-    let tainted = node("b", "", "taints: [{key: karpenter.sh/disrupted, effect: NoSchedule}]");
+    let tainted = |name: &str, drain: &str| {
+        let taints = "taints: [{key: karpenter.sh/disrupted, effect: NoSchedule}]";
+        let labels = ", karpenter.sh/nodepool: default, karpenter.sh/initialized: 'true'";
+        let annotated = format!("metadata: {{annotations: {{fleetwright.dev/drain: '{drain}'}}, ");
+        node(name, labels, taints).replace("metadata: {", &annotated)
+            + &claim(&format!("x-{name}"), &format!("nodeName: {name}"))
+    };
+    let drained = tainted("b", r#"{"claim":"x-b","rank":"3/1","reason":"it is empty"}"#);
+    // The taint alone proves no drain: a Karpenter that has ended leaves it, and anybody may set it.
+    let others = tainted("d", "") + &tainted("e", r#"{"claim":"x-9","rank":"3/1","reason":"of another"}"#);
     let claimed = node("c", ", karpenter.sh/nodepool: default", "")
         + &claim("x", "nodeName: c").replace("{name: x,", "{name: x, deletionTimestamp: '2026-01-01T00:00:00Z',");
-    let text = deleted + &tainted + &claimed;
+    let text = deleted + &drained + &claimed + &others;
     let stages: Vec<String> =
         nodes(&input(&text)).lines().map(|line| line.split(" taints").next().unwrap_or_default().to_owned()).collect();
-    assert_eq!(stages, ["a deleting", "b deleting", "c deleting"]);
+    assert_eq!(stages, ["a deleting", "b deleting", "c deleting", "d initialized", "e initialized"]);
 }
 
 #[test]

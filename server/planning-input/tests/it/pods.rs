@@ -1,6 +1,9 @@
 //! Pods that are planned, and pods that use capacity of nodes.
 
-use crate::{captured, nodes, planned};
+use model::schedulers::PlannedSchedulers;
+use planning_input::Options;
+
+use crate::{captured, captured_with, nodes, planned};
 
 const NODES: &str = "
 apiVersion: v1
@@ -10,7 +13,7 @@ status: {allocatable: {cpu: '4', memory: 8Gi, pods: '58'}}
 ---
 apiVersion: v1
 kind: Node
-metadata: {name: goes}
+metadata: {name: goes, deletionTimestamp: '2026-01-01T00:00:00Z'}
 spec: {taints: [{key: karpenter.sh/disrupted, effect: NoSchedule}]}
 status: {allocatable: {cpu: '4', memory: 8Gi, pods: '58'}}
 ---
@@ -102,6 +105,47 @@ fn pods_of_other_schedulers_are_excluded_with_one_note() {
     let expected = "pods of another scheduler (foo) are not planned: default/a, default/b";
     assert!(captured.notes.iter().any(|note| note == expected), "{:?}", captured.notes);
     assert!(captured.notes.iter().any(|note| note.contains("gated") && note.contains("default/c")));
+}
+
+#[test]
+fn pods_of_schedulers_that_the_operator_names_are_planned() {
+    let text = pod("a", "", "schedulerName: foo", "") + &pod("b", "", "schedulerName: bar", "");
+    let options = Options { schedulers: PlannedSchedulers::beside_default("foo,other"), ..Options::default() };
+    assert_eq!(planned(&captured_with(&text, &options).input), "default/a Pod/a");
+}
+
+/// As the API server: a pod is ready only if its condition says so, and one that is not may be evicted regardless of a
+/// budget that says so.
+#[test]
+fn a_pod_without_the_condition_ready_is_not_ready() {
+    let planned_with = |policy: &str, conditions: &str| {
+        let budget = format!(
+            "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: b}}\nspec: {{maxUnavailable: 0, unhealthyPodEvictionPolicy: {policy}, selector: {{matchLabels: {{app: a}}}}}}\n---\n"
+        );
+        let status = format!("phase: Running, conditions: [{conditions}]");
+        let text = NODES.to_owned() + &budget + &pod("a", "", "nodeName: goes", &status);
+        planned(&captured(&text).input)
+    };
+    let moves = "default/a Pod/a leaves goes";
+    assert_eq!(planned_with("AlwaysAllow", ""), moves);
+    assert_eq!(planned_with("AlwaysAllow", "{type: Ready, status: 'False'}"), moves);
+    assert_eq!(planned_with("AlwaysAllow", "{type: Ready, status: 'True'}"), "");
+    assert_eq!(planned_with("IfHealthyBudget", ""), "");
+}
+
+/// A pod that several budgets select is never evicted, whatever they say of pods that are not ready.
+#[test]
+fn a_pod_with_several_budgets_that_is_not_ready_is_not_planned() {
+    let budget = |name: &str| {
+        format!(
+            "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: {name}}}\nspec: {{maxUnavailable: 1, unhealthyPodEvictionPolicy: AlwaysAllow, selector: {{}}}}\n---\n"
+        )
+    };
+    let with = |budgets: &str| {
+        planned(&captured(&(NODES.to_owned() + budgets + &pod("a", "", "nodeName: goes", "phase: Running"))).input)
+    };
+    assert_eq!(with(&budget("b")), "default/a Pod/a leaves goes");
+    assert_eq!(with(&(budget("b") + &budget("c"))), "");
 }
 
 #[test]

@@ -120,3 +120,33 @@ fn a_node_with_another_hash_of_this_server_s_node_class_has_drifted() {
     assert_eq!(with("fleetwright-1").as_deref(), Some("NodeClassDrift"));
     assert_eq!(with("fleetwright-0"), None);
 }
+
+#[test]
+fn an_ephemeral_volume_does_not_bind_the_pod_that_is_made_in_place_of_a_running_one() {
+    let storage = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: gp3}\nprovisioner: ebs.csi.aws.com\n\
+                   volumeBindingMode: WaitForFirstConsumer\n---\n\
+                   apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: pv}\nspec: {csi: {driver: ebs.csi.aws.com, volumeHandle: vol}, \
+                   nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.kubernetes.io/zone, operator: \
+                   In, values: [us-east-1a]}]}]}}}\n---\n";
+    let claim = |name: &str| {
+        format!(
+            "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: {name}, annotations: \
+             {{pv.kubernetes.io/bind-completed: 'yes'}}}}\nspec: {{storageClassName: gp3, volumeName: pv}}\n---\n"
+        )
+    };
+    // The alternatives of the volumes of pod web, which runs on n-1 and mounts this volume.
+    let alternatives = |volume: &str| {
+        let pod = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: web, uid: u}}\nspec: {{nodeName: n-1, containers: [{{name: a}}], \
+             volumes: [{volume}]}}\nstatus: {{phase: Running}}\n---\n"
+        );
+        let labels = format!("{M5}, karpenter.sh/capacity-type: on-demand");
+        let read = running(&(storage.to_owned() + &claim("web-v") + &node("n-1", &labels) + &pod));
+        let moved = read.running.nodes[0].pods[0].pod.clone();
+        let volumes = moved.and_then(|pod| pod.volumes).map(|set| read.input.volume_sets[set as usize].clone());
+        volumes.map(|volumes| (volumes.any_of.len(), volumes.blocked))
+    };
+    assert_eq!(alternatives("{name: v, persistentVolumeClaim: {claimName: web-v}}"), Some((1, None)));
+    let ephemeral = "{name: v, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: gp3}}}}";
+    assert_eq!(alternatives(ephemeral), Some((0, None)));
+}

@@ -111,6 +111,9 @@ fn claims_that_cannot_be_mounted_have_a_reason() {
     assert!(blocked(&["c"], &claim("c", "storageClassName: ''")).contains("has an empty storageClassName"));
     assert!(blocked(&["c"], &claim("c", "volumeName: pv")).contains("is not bound to it yet"));
     assert!(blocked(&["c"], &bound("c", "pv")).contains("PersistentVolume/pv, which is not in the input"));
+    // Its phase says that it is bound as well.
+    let in_phase = claim("c", "volumeName: pv").replace("---", "status: {phase: Bound}\n---");
+    assert!(blocked(&["c"], &in_phase).contains("PersistentVolume/pv, which is not in the input"));
     assert!(blocked(&["c"], &claim("c", "").replace("---", "status: {phase: Lost}\n---")).contains("lost its volume"));
 }
 

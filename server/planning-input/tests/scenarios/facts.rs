@@ -98,7 +98,7 @@ fn facts(captured: &Captured, decision: &PlannedDecision) -> Facts {
         statics: plan.static_nodes.iter().map(node).collect(),
         placed: plan.placements.iter().map(|(at, n)| (pod(*at), input.nodes[*n as usize].name.to_string())).collect(),
         unplaced,
-        fits_if: report.unschedulable.iter().map(|one| (pod(one.pod), one.fits_if.clone())).collect(),
+        fits_if: report.unschedulable.iter().map(|one| (pod(one.pod), one.fits_if.to_vec())).collect(),
         cost: report.new_cost,
         bound: report.lower_bound,
         notes: captured.notes.iter().chain(&report.notes).cloned().collect(),

@@ -35,6 +35,7 @@ fn offering(zone: &str, price: i64) -> Offering {
         capacity_type: CapacityType::OnDemand,
         price: MicroUsd(price),
         estimated: false,
+        catalogue_price: None,
         available: true,
         reservation: None,
         labels: labels(&[(ZONE_ID, &format!("use1-{zone}"))]),

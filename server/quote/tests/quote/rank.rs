@@ -1,10 +1,12 @@
 //! The order of clusters.
 
+use std::sync::Arc;
+
 use model::{MicroUsd, Millis};
 use odds::Odds;
 use quote::{Answer, Blocker, ClusterQuote, Fit, PodCount, ReadyTime, rank};
 
-use crate::fixture::NOW;
+use crate::fixture::{NOW, cluster, fit, pods, pool, prepared, quote};
 
 fn fits(name: &str, price: i64, probability: f64, seconds: i64) -> ClusterQuote {
     let ready = ReadyTime { p50: Millis::from_secs(seconds), p95: Millis::from_secs(2 * seconds) };
@@ -18,6 +20,24 @@ fn lacks(name: &str, pods: u32) -> ClusterQuote {
     let pods = Some(PodCount { pod_set: "job".into(), pods });
     let blocker = Blocker { pods, reasons: vec![], fits_if: vec![] };
     ClusterQuote { cluster: name.into(), answer: Answer::DoesNotFit(vec![blocker]) }
+}
+
+#[test]
+fn overlays_of_a_cluster_do_not_make_it_rank_first() {
+    // Six CPUs need a t.8 at $0.75 everywhere; `cheap` says that all its types are free.
+    let cluster_with = |name: &str, is_free: bool| {
+        let mut pool = pool();
+        let catalogue = Arc::make_mut(&mut pool.catalogue);
+        let offerings = catalogue.types.iter_mut().flat_map(|kind| &mut kind.offerings).filter(|_| is_free);
+        for offering in offerings {
+            offering.catalogue_price = Some(std::mem::replace(&mut offering.price, MicroUsd(0)));
+        }
+        quote(&mut prepared(name, cluster(pool)), &[pods("job", 1, 6)])
+    };
+    let ranked = rank(vec![cluster_with("honest", false), cluster_with("sly", true)], NOW);
+    let named: Vec<(&str, i64)> = ranked.clusters.iter().map(|one| (&**one.cluster, fit(one).price.0)).collect();
+    assert_eq!(named, [("honest", 750_000), ("sly", 750_000)]);
+    assert!(ranked.clusters.iter().all(|one| fit(one).new_nodes[0].price == MicroUsd(750_000)));
 }
 
 #[test]

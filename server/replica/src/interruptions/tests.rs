@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use controller::cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Observation};
 use controller::executor::Command;
-use controller::{Effect, Settings};
+use controller::{Effect, NoticeAnswer, Settings};
 
 use super::*;
 use crate::{Input, Output, Replica};
@@ -103,11 +103,27 @@ fn removed(outputs: &[Output]) -> Vec<String> {
     decisions.flat_map(|decision| decision.removals.iter().map(|removal| removal.claim.to_string())).collect()
 }
 
+/// `outputs`, and those that follow when the cloud confirms every notice that it is asked about.
+fn with_answers(replica: &mut Replica, mut outputs: Vec<Output>, now: i64) -> Vec<Output> {
+    let mut next = 0;
+    while let Some(output) = outputs.get(next) {
+        next += 1;
+        let Output::Call(Call::RunCommand { command: Command { id, effect, .. }, .. }) = output else { continue };
+        let Effect::ConfirmNotices { cluster, notices } = effect else { continue };
+        let answer = NoticeAnswer::Shown(notices.iter().cloned().collect());
+        let event = Event::NoticesAnswered { cluster: cluster.clone(), asked: notices.clone(), answer };
+        let ended = Input::CommandEnded { cluster: cluster.clone(), id: *id, outcome: Ok(Some(event)) };
+        outputs.extend(replica.handle(ended, at(now)));
+    }
+    outputs
+}
+
 /// One read at `now` which finds `rows`.
 fn read(replica: &mut Replica, rows: Vec<StoredInterruption>, now: i64) -> Vec<String> {
     let begun = replica.handle(Input::InterruptionsDue, at(now));
     assert!(matches!(&begun[..], [Output::Call(Call::ReadInterruptions { .. })]), "{begun:?}");
-    removed(&replica.handle(Input::InterruptionsRead(Ok(rows)), at(now)))
+    let outputs = replica.handle(Input::InterruptionsRead(Ok(rows)), at(now));
+    removed(&with_answers(replica, outputs, now))
 }
 
 fn lose(replica: &mut Replica, cluster: &str, now: i64) {

@@ -58,6 +58,7 @@ fn health(region: &Region, change: &InstanceChange, ends: Option<Timestamp>, num
         "service": "EC2",
         "eventTypeCode": code,
         "eventTypeCategory": "scheduledChange",
+        "statusCode": "upcoming",
         "startTime": begins,
         "endTime": begins,
         "eventDescription": [{ "language": "en_US", "latestDescription": "The instance is running on degraded hardware." }],

@@ -1,6 +1,7 @@
 //! What EC2 knows of instances beside the cloud's own book of their states: tags, network, image, reservation.
 
 pub(crate) mod describe;
+mod spot_requests;
 pub(crate) mod status;
 
 use std::borrow::Cow;

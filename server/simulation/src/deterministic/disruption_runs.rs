@@ -103,8 +103,8 @@ impl Setup {
                 let at_ms = SETTLED_MS + 10_000 + i64::try_from(seed % 8).unwrap_or(0) * 5_000;
                 made(vec![changed, TimedFault { at_ms, fault: kill }], Permission::OneNode, None)
             }
-            // The server ends while a node is being consolidated.
-            Guard::Replacements => Self::disrupted_without(off, 4_820 + seed, killed_while_consolidating()),
+            // The server ends while a node is being consolidated, half a second later for each seed.
+            Guard::Replacements => Self::disrupted_without(off, 4_820, killed_while_consolidating(seed)),
             // The kubelets take a minute from joining to ready.
             Guard::Initialization => {
                 let mut setup = made(vec![changed], Permission::OneNode, None);
@@ -156,11 +156,12 @@ impl Setup {
 
 /// The faults of seed 4631 in which the server ends while the machines boot that a node of each NodePool is consolidated
 /// into: their Nodes join before the next owner decides.
-fn killed_while_consolidating() -> Vec<TimedFault> {
+fn killed_while_consolidating(seed: u64) -> Vec<TimedFault> {
+    let after_ms = i64::try_from(seed).unwrap_or(0) * 500;
     let (cluster, kill) = (0, Fault::Kill { process: 0, after_steps: 18, away_ms: 38_886 });
     let changed = TimedFault { at_ms: 283_644, fault: Fault::TemplateChanged { cluster } };
     let died = TimedFault { at_ms: 421_978, fault: Fault::ReplacementDies { cluster } };
-    vec![changed, died, TimedFault { at_ms: 492_440, fault: kill }]
+    vec![changed, died, TimedFault { at_ms: 430_000 + after_ms, fault: kill }]
 }
 
 fn processes(seed: u64) -> usize {

@@ -60,6 +60,7 @@ impl SimCluster {
             return;
         }
         self.cluster.mark_voluntary_drain(&node);
+        self.record_spread(&node, now);
         events.trigger(Trigger::Drained { sim_cluster: self.number });
         if let Some(pod) = homeless.filter(|_| !was_only_if_empty && !self.is_in_the_dark(now)) {
             let (cluster, pod) = (self.name.clone(), pod.to_string());

@@ -206,7 +206,7 @@ impl CloudProvider for FaultyClient {
         cloud::simulated::resolve_node_class(query)
     }
 
-    async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
-        Ok(locked(&self.events).drain(..).collect())
+    async fn events(&self) -> Result<Option<Vec<CloudEvent>>, CloudError> {
+        Ok(Some(locked(&self.events).drain(..).collect()))
     }
 }

@@ -61,6 +61,8 @@ pub enum Guard {
     ClusterBudget,
     /// A Node is initialized before pods are moved to it.
     Initialization,
+    /// Pods that consolidation moves keep their spread.
+    Spread,
     /// Plans use machines that are launched and have not joined yet.
     InFlight,
     /// Nodes that do not match their NodePool are replaced.

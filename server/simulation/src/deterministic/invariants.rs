@@ -323,6 +323,7 @@ fn describe_action(what: &CloudAction) -> String {
 
 /// Violations in the ledger of a cluster.
 fn check_cluster_ledger(sim_cluster: &mut SimCluster) -> Vec<Violation> {
+    let spread = sim_cluster.check_spread();
     let cluster = &sim_cluster.name;
     let old = sim_cluster.ledger.outdated.drain(..).map(|(instruction, epoch, highest)| Violation::OldEpoch {
         cluster: cluster.clone(),
@@ -343,5 +344,6 @@ fn check_cluster_ledger(sim_cluster: &mut SimCluster) -> Vec<Violation> {
         found.push(Violation::PodBudgetBroken { cluster: cluster.clone() });
     }
     found.append(&mut sim_cluster.ledger.drain_violations);
+    found.extend(spread);
     found
 }

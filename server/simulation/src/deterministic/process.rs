@@ -24,7 +24,7 @@ use decision_log::DecisionLog;
 use replica::fence::Fence;
 use replica::{Call, Input, Output, Replica};
 use server::config::LeaseConfig;
-use server::control_loop::calls::CallRunner;
+use server::control_loop::calls::{CallRunner, LaunchWarnings, TrustedNames};
 use server::fleet::change_feed::{self, KnownFreezes};
 use store::lease::Scope;
 
@@ -196,6 +196,9 @@ impl Server {
                     fence,
                     held_leases,
                     log,
+                    names: TrustedNames::default(),
+                    conditions: Arc::default(),
+                    launch_warnings: LaunchWarnings::default(),
                 })
             },
             cloud_client,
@@ -584,6 +587,7 @@ fn summarize(effect: &Effect) -> String {
         Effect::Relaunch(decided) => format!("launch {} again", decided.machine.launch.token),
         Effect::Describe { cluster, provider_id, .. } => format!("describe {provider_id} of {cluster}"),
         Effect::Inspect { cluster, provider_id, .. } => format!("inspect {provider_id} of {cluster}"),
+        Effect::ConfirmNotices { cluster, notices } => format!("confirm {} notices of {cluster}", notices.len()),
         Effect::RecordLaunched { cluster, claim, .. } => format!("record launch of {claim} of {cluster}"),
         Effect::PersistCounts { cluster, counts } => format!("record object counts of {cluster}: {counts:?}"),
         Effect::RecordCosts { cluster, intervals } => {

@@ -1,6 +1,7 @@
 //! Runs that need a certain guard. Most guards are needed in any run with enough faults; some only
 //! under special faults, or without others.
 
+use cloud::simulated::FaultProfile;
 use controller::guardrails::settings::{Bound, QuarantineRule, RateLimitRule};
 use model::resources::{CPU, NODES};
 use model::{MicroUsd, Millis, Resources};
@@ -8,7 +9,7 @@ use model::{MicroUsd, Millis, Resources};
 use super::fault::{Fault, ListGap, TimedFault};
 use super::guard::Guard;
 use super::long_run::LongRun;
-use super::setup::{MINUTE, RateBounds, Setup};
+use super::setup::{GIB, MINUTE, RateBounds, Setup, spread_workload, workload};
 
 /// Limits too small for all pods.
 const TIGHT: [(&str, i64); 2] = [(CPU, 6_000), (NODES, 2)];
@@ -103,9 +104,10 @@ impl Setup {
                 Self::sized(seed, (2, 2), off, faults).with_sensitive_breaker()
             }
             Guard::Freezes => Self::sized(seed, (2, 1), off, vec![at(1_000, Fault::Freeze { for_ms: 4 * MINUTE })]),
-            Guard::Limits => Self::made(seed, (1, 1), off, Vec::new(), Resources::from_iter(TIGHT)),
+            Guard::Limits => Self::limited(seed, off),
             Guard::Reconnect => small(vec![at(MINUTE, Fault::Cut { cluster: 0, for_ms: 1_000 })]),
             Guard::Backoff => small(vec![at(MINUTE, Fault::Kill { process: 0, after_steps: 0, away_ms: 5_000 })]),
+            Guard::Spread => Self::spread(seed, off),
             Guard::PodEvents => Self::restarting(seed, off),
             Guard::MoveInterval => LongRun::daily_with_restarts(seed, off),
             Guard::Windows
@@ -116,6 +118,27 @@ impl Setup {
             | Guard::Replacements => Self::for_disruption_guard(guard, seed, off),
             Guard::Tokens | Guard::Budgets | Guard::PodBudgets | Guard::DrainAnswers => Self::faulty(seed, off),
         }
+    }
+
+    /// A run whose limits have room for a node of spot and one of on-demand instances. Pods that are spread over zones would
+    /// take both.
+    fn limited(seed: u64, off: Option<Guard>) -> Self {
+        let mut setup = Self::made(seed, (1, 1), off, Vec::new(), Resources::from_iter(TIGHT));
+        for (_, _, scaled, _) in &mut setup.scale_events {
+            if scaled.name.as_ref() == "web" {
+                *scaled = workload("web", 250, GIB / 2, None);
+            }
+        }
+        setup
+    }
+
+    /// A run of a workload that is spread over both zones, on a node in each: one of them has room for all its pods.
+    pub(super) fn spread(seed: u64, off: Option<Guard>) -> Self {
+        let mut setup = Self::sized(seed, (1, 1), off, Vec::new());
+        let replicas = 2 + 2 * usize::try_from(seed % 2).unwrap_or(0);
+        setup.scale_events = vec![(0, 0, spread_workload("spread", 250), replicas)];
+        *setup.cloud.faults_mut() = FaultProfile { seed, ..FaultProfile::default() };
+        setup
     }
 
     /// A run whose only server is killed every 20 seconds for twelve minutes, more often than

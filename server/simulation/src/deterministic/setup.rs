@@ -5,10 +5,10 @@ use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
 use cloud::simulated::{FaultProfile, SeededRng, SimulatedCloud};
 use controller::cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use controller::search_allowance::SearchSettings;
-use controller::{NewPlanner, Planner, Settings};
+use controller::{DisruptionRequest, NewPlanner, Planner, Settings};
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionPolicy};
 use model::input::PlanningInput;
-use model::labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS};
+use model::labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, ZONE};
 use model::offering::SharedCatalogue;
 use model::resources::{CPU, MEMORY, NODES, PODS};
 use model::{
@@ -190,6 +190,7 @@ fn process_config(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Proces
     let planner: NewPlanner = match off {
         Some(Guard::Planning) => plan_nothing,
         Some(Guard::InFlight) => without_machines_in_flight,
+        Some(Guard::Spread) => without_spread,
         _ => serve::new_planner,
     };
     // The default of a server, with two processors.
@@ -246,12 +247,24 @@ fn without_machines_in_flight() -> Planner {
     Planner { pods: Box::new(hide), disruption }
 }
 
+/// A planner whose plans of disruption do not know that pods are spread.
+fn without_spread() -> Planner {
+    let Planner { pods, mut disruption } = serve::new_planner();
+    let forget = move |input: &PlanningInput, request: &DisruptionRequest| {
+        let mut input = input.clone();
+        input.shapes.iter_mut().for_each(|shape| shape.spread.clear());
+        disruption(&input, request)
+    };
+    Planner { pods, disruption: Box::new(forget) }
+}
+
 /// Scale events: bursts, then scale-down.
 fn scale_events_of(seed: u64) -> Vec<(i64, Workload, usize)> {
     let rng = SeededRng::new(seed).child("beats");
     let count = |name: &str, from: i64, to: i64| usize::try_from(rng.child(name).between((from, to))).unwrap_or(1);
     let moment = |name: &str, from: i64, to: i64| rng.child(name).between((from * MINUTE, to * MINUTE));
-    let web = workload("web", 250, GIB / 2, None);
+    let is_spread = rng.child("spread").percent(50);
+    let web = if is_spread { spread_workload("web", 250) } else { workload("web", 250, GIB / 2, None) };
     let batch = workload("batch", 1000, 2 * GIB, Some("spot"));
     let steady = workload("steady", 500, GIB, Some("on-demand"));
     vec![
@@ -270,6 +283,16 @@ pub(super) fn workload(name: &str, cpu: i64, memory: i64, capacity_type: Option<
     if let Some(value) = capacity_type {
         spec["nodeSelector"] = json!({ CAPACITY_TYPE: value });
     }
+    Workload::new("default", name, &spec)
+}
+
+/// A workload whose pods are spread evenly over zones, with CPU in millicores.
+pub(super) fn spread_workload(name: &str, cpu: i64) -> Workload {
+    let mut spec = pod_spec(cpu, GIB / 2);
+    let selector = json!({ "matchLabels": { "app": name } });
+    spec["topologySpreadConstraints"] = json!([{
+        "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector
+    }]);
     Workload::new("default", name, &spec)
 }
 
@@ -333,6 +356,7 @@ fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering {
         capacity_type,
         price: MicroUsd(price),
         estimated: false,
+        catalogue_price: None,
         available: true,
         reservation: None,
         labels: Labels::new(),

@@ -18,6 +18,7 @@ use super::environment::ProcessId;
 use super::event_queue::{AgentMessage, EventQueue, ProcessMessage};
 use super::fault::ListGap;
 use super::guard::Guard;
+use super::spread_record::SpreadBefore;
 use super::violation::Violation;
 use crate::demo::agent::{decode, encode};
 
@@ -54,6 +55,8 @@ pub struct ClusterLedger {
     pub(super) expiring: BTreeSet<ClaimName>,
     /// What voluntary drains violated when they began.
     pub(super) drain_violations: Vec<Violation>,
+    /// Workloads on Nodes that voluntary drains remove.
+    pub(super) spread: Vec<SpreadBefore>,
     /// When the cluster last lost capacity that no voluntary drain took.
     pub(super) capacity_lost: Option<Timestamp>,
     /// When the templates of its NodePools last changed.

@@ -1,3 +1,4 @@
+mod budgeted_drift;
 mod incidents;
 mod kept;
 mod long_runs;

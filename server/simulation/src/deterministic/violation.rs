@@ -37,6 +37,8 @@ pub enum Violation {
     OutsideWindow { cluster: ClusterName, claim: ClaimName },
     /// A voluntary drain began while its pods had no room on initialized Nodes.
     NoCapacity { cluster: ClusterName, claim: ClaimName, pod: String },
+    /// A workload that is spread over zones stands less evenly after a voluntary removal.
+    SpreadLost { cluster: ClusterName, workload: Text },
     /// There are more new machines in a NodePool than pods and replaced nodes require.
     TwoReplacements { cluster: ClusterName, pool: PoolName, machines: usize, needed: usize },
     /// A pod was evicted although its PodDisruptionBudget allowed no disruption.
@@ -94,6 +96,7 @@ impl Violation {
             Self::OverClusterBudget { .. } => "OverClusterBudget",
             Self::OutsideWindow { .. } => "OutsideWindow",
             Self::NoCapacity { .. } => "NoCapacity",
+            Self::SpreadLost { .. } => "SpreadLost",
             Self::TwoReplacements { .. } => "TwoReplacements",
             Self::PodBudgetBroken { .. } => "PodBudgetBroken",
             Self::MovedAgain { .. } => "MovedAgain",
@@ -135,6 +138,9 @@ impl Violation {
                 write!(f, "{instructions} instructions to {cluster} are not answered")
             }
             Self::Unowned { cluster } => write!(f, "{cluster} has no owner"),
+            Self::SpreadLost { cluster, workload } => {
+                write!(f, "{workload} of {cluster} is spread less evenly over zones after a voluntary removal")
+            }
             _ => f.write_str(self.kind()),
         }
     }

@@ -129,7 +129,8 @@ impl Clients {
         let rng = self.rng.child_number(number as u64);
         let mut request = self.request(number, &rng);
         if rng.child("limit").value().is_multiple_of(4) {
-            request.max_price_micro_usd_per_hour = self.quoted_price(&request).await?;
+            let price = self.quoted_price(&request).await?;
+            request.hold.iter_mut().for_each(|hold| hold.max_price_micro_usd_per_hour = price);
         }
         let begun = Instant::now();
         let hold = self.create(&request, &rng).await?;
@@ -141,7 +142,7 @@ impl Clients {
             }
         }
         let mut outcome = Outcome {
-            pods: request.pod_sets.iter().map(|set| set.count).sum(),
+            pods: request.hold.iter().flat_map(|hold| &hold.pod_sets).map(|set| set.count).sum(),
             name: hold.name.clone(),
             state: hold.state(),
             committed: false,
@@ -169,8 +170,8 @@ impl Clients {
         }
         outcome.ready_ms = Some(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
         let committed = self.call(|channel| async move {
-            let request = v1::CommitRequest { name: name.to_owned(), ..v1::CommitRequest::default() };
-            CapacityServiceClient::new(channel).commit(request).await.map(tonic::Response::into_inner)
+            let request = v1::CommitHoldRequest { name: name.to_owned(), ..v1::CommitHoldRequest::default() };
+            CapacityServiceClient::new(channel).commit_hold(request).await.map(tonic::Response::into_inner)
         });
         match committed.await? {
             Ok(hold) => {
@@ -192,37 +193,49 @@ impl Clients {
 
     /// Price of the nodes for a hold. As a limit it fails holds of which a launch has failed: what is launched in its place
     /// costs more. Zero, which is no limit, if no node has to be launched.
-    async fn quoted_price(&self, request: &v1::HoldRequest) -> anyhow::Result<i64> {
-        let asked = v1::QuoteRequest {
-            pod_sets: request.pod_sets.clone(),
+    async fn quoted_price(&self, request: &v1::CreateHoldRequest) -> anyhow::Result<i64> {
+        let asked = v1::QuoteClustersRequest {
+            pod_sets: request.hold.iter().flat_map(|hold| hold.pod_sets.clone()).collect(),
             clusters: vec![request.parent.clone()],
-            ..v1::QuoteRequest::default()
+            ..v1::QuoteClustersRequest::default()
         };
-        let quoted = self.call(|channel| {
-            let asked = asked.clone();
-            async move { CapacityServiceClient::new(channel).quote(asked).await.map(tonic::Response::into_inner) }
-        });
-        match quoted.await? {
-            Ok(quoted) => Ok(quoted.quotes.first().map_or(0, |quote| quote.price_micro_usd_per_hour)),
-            Err(status) => Err(anyhow!("cannot quote {}: {status}", request.parent)),
+        let begun = Instant::now();
+        loop {
+            let quoted = self.call(|channel| {
+                let asked = asked.clone();
+                async move {
+                    CapacityServiceClient::new(channel).quote_clusters(asked).await.map(tonic::Response::into_inner)
+                }
+            });
+            match quoted.await? {
+                Ok(quoted) => return Ok(quoted.quotes.first().map_or(0, |quote| quote.price_micro_usd_per_hour)),
+                // One client may have so many quotes in progress, and all of these are one.
+                Err(status) if status.code() == Code::ResourceExhausted && begun.elapsed() <= PATIENCE => {
+                    tokio::time::sleep(RETRY).await;
+                }
+                Err(status) => return Err(anyhow!("cannot quote {}: {status}", request.parent)),
+            }
         }
     }
 
     async fn release(&self, name: &str) -> anyhow::Result<v1::Hold> {
         let released = self.call(|channel| async move {
-            let request = v1::ReleaseRequest { name: name.to_owned(), ..v1::ReleaseRequest::default() };
-            CapacityServiceClient::new(channel).release(request).await.map(tonic::Response::into_inner)
+            let request = v1::ReleaseHoldRequest { name: name.to_owned(), ..v1::ReleaseHoldRequest::default() };
+            CapacityServiceClient::new(channel).release_hold(request).await.map(tonic::Response::into_inner)
         });
         released.await?.map_err(|status| anyhow!("cannot release {name}: {status}"))
     }
 
     /// The request, repeated with its id until a server answers.
-    async fn create(&self, request: &v1::HoldRequest, rng: &SeededRng) -> anyhow::Result<v1::Hold> {
+    async fn create(&self, request: &v1::CreateHoldRequest, rng: &SeededRng) -> anyhow::Result<v1::Hold> {
         let first = usize::from(rng.child("server").value().is_multiple_of(2));
-        let created = self.call_from(first, |channel| {
-            let request = request.clone();
-            async move { CapacityServiceClient::new(channel).hold(request).await.map(tonic::Response::into_inner) }
-        });
+        let created =
+            self.call_from(first, |channel| {
+                let request = request.clone();
+                async move {
+                    CapacityServiceClient::new(channel).create_hold(request).await.map(tonic::Response::into_inner)
+                }
+            });
         created.await?.map_err(|status| anyhow!("a hold was refused: {status}"))
     }
 
@@ -273,16 +286,19 @@ impl Clients {
         Err(anyhow!("no server was asked"))
     }
 
-    fn request(&self, number: usize, rng: &SeededRng) -> v1::HoldRequest {
+    fn request(&self, number: usize, rng: &SeededRng) -> v1::CreateHoldRequest {
         let cluster = rng.child("cluster").value() % u64::from(self.clusters);
         let dedicated = rng.child("kind").value() % 10 < 7;
-        v1::HoldRequest {
+        v1::CreateHoldRequest {
             parent: format!("clusters/{}-{cluster}", self.run),
-            pod_sets: pod_sets(rng),
-            kind: if dedicated { v1::HoldKind::Dedicated } else { v1::HoldKind::Shared }.into(),
-            ttl: Some(prost_types::Duration { seconds: TTL_S, nanos: 0 }),
+            hold: Some(v1::Hold {
+                pod_sets: pod_sets(rng),
+                kind: if dedicated { v1::HoldKind::Dedicated } else { v1::HoldKind::Shared }.into(),
+                ttl: Some(prost_types::Duration { seconds: TTL_S, nanos: 0 }),
+                ..v1::Hold::default()
+            }),
             request_id: if self.without_request_ids { String::new() } else { format!("{}-{number}", self.run) },
-            ..v1::HoldRequest::default()
+            ..v1::CreateHoldRequest::default()
         }
     }
 }

@@ -6,9 +6,9 @@
 //! would deliver. NodePools are not part of it; the caller adds them to snapshots. Its
 //! [`ClusterLedger`] records which pods ever ran.
 //!
-//! The scheduler evaluates taints, selectors, required node affinity, host ports and resources, and
+//! The scheduler evaluates taints, selectors, required node affinity, host ports, resources and required spread, and
 //! prefers nodes with more free resources, as kube-scheduler does by default. It heeds nominations,
-//! unless it is told to ignore them. Only the planner evaluates constraints between pods.
+//! unless it is told to ignore them. Only the planner evaluates other constraints between pods.
 //!
 //! Instances are not part of it either: the caller reports a terminated one
 //! ([`SimulatedCluster::mark_machine_gone`]), and its Node is removed later, as a cloud controller
@@ -26,6 +26,7 @@ pub mod ledger;
 mod replicas;
 mod scheduler;
 pub mod settings;
+pub(crate) mod spread;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,6 @@
 //! Measurements of other processes: server metrics and database statistics.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -36,13 +37,12 @@ impl Metrics {
 
     /// Clusters with an accepted snapshot, and when it was accepted.
     pub(crate) fn synced(&self) -> impl Iterator<Item = (&str, Timestamp)> {
-        let value = |line| {
-            let line = str::strip_prefix(line, "fleetwright_cluster_synced_timestamp_seconds{cluster=\"")?;
-            let (cluster, seconds) = line.split_once("\"} ")?;
-            let seconds = seconds.trim().parse::<f64>().ok().filter(|seconds| *seconds > 0.0)?;
-            Some((cluster, Timestamp::from_millis((seconds * 1_000.0).round() as i64)))
-        };
-        self.0.lines().filter_map(value)
+        // The time of the last snapshot lasts when the agent has gone.
+        let synced: BTreeSet<&str> =
+            of_clusters(&self.0, "fleetwright_cluster_synced").filter(|(_, is)| *is > 0.0).map(|(of, _)| of).collect();
+        let times = of_clusters(&self.0, "fleetwright_cluster_synced_timestamp_seconds");
+        let times = times.filter(move |(cluster, seconds)| *seconds > 0.0 && synced.contains(cluster));
+        times.map(|(cluster, seconds)| (cluster, Timestamp::from_millis((seconds * 1_000.0).round() as i64)))
     }
 
     /// The value of the metric `name`, which has no labels; 0 without one.
@@ -61,6 +61,14 @@ impl Metrics {
         };
         Durations(self.0.lines().filter_map(read).collect())
     }
+}
+
+/// Values of a metric whose label is the cluster.
+fn of_clusters<'m>(text: &'m str, name: &'static str) -> impl Iterator<Item = (&'m str, f64)> {
+    text.lines().filter_map(move |line| {
+        let (cluster, value) = line.strip_prefix(name)?.strip_prefix("{cluster=\"")?.split_once("\"} ")?;
+        Some((cluster, value.trim().parse().ok()?))
+    })
 }
 
 /// Cumulative counts by upper bound in milliseconds; the last bound is infinity.
@@ -184,7 +192,11 @@ mod tests {
         let line = |(bound, count)| format!("{DECIDED}_bucket{{le=\"{bound}\"}} {count}\n");
         let histogram: String = buckets.map(line).concat();
         let name = "fleetwright_cluster_synced_timestamp_seconds";
-        let synced = format!("{name}{{cluster=\"a\"}} 1763765432.005\n{name}{{cluster=\"b\"}} 0.000\n");
+        let is_synced = "fleetwright_cluster_synced";
+        let synced: String = [("a", "1763765432.005", 1), ("b", "0.000", 0), ("c", "1763765432.005", 0)]
+            .map(|(of, time, is)| format!("{name}{{cluster=\"{of}\"}} {time}\n{is_synced}{{cluster=\"{of}\"}} {is}\n"))
+            .concat();
+        // The agent of c has gone.
         let metrics = Metrics(histogram + &synced);
         assert_eq!(metrics.synced().collect::<Vec<_>>(), [("a", Timestamp::from_millis(1_763_765_432_005))]);
         let decided = metrics.durations(DECIDED);

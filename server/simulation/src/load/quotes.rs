@@ -49,9 +49,10 @@ async fn request_quote(client: &mut CapacityServiceClient<Channel>, clusters: us
         count: PODS,
         template: Some(pod_template("3")),
     };
-    let request = v1::QuoteRequest { pod_sets: vec![pods], ..v1::QuoteRequest::default() };
+    let request = v1::QuoteClustersRequest { pod_sets: vec![pods], ..v1::QuoteClustersRequest::default() };
     let begin = Instant::now();
-    let answer = client.quote(request).await.map_err(|status| anyhow!("a quote failed: {status}"))?.into_inner();
+    let answer =
+        client.quote_clusters(request).await.map_err(|status| anyhow!("a quote failed: {status}"))?.into_inner();
     let took = begin.elapsed();
     if usize::try_from(answer.cluster_count) != Ok(clusters) {
         return Err(anyhow!("a quote considered {} of {clusters} clusters", answer.cluster_count));

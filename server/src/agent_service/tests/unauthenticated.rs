@@ -30,6 +30,8 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     unauthenticated: 8,
     unauthenticated_per_address: 8,
     admitted: 8,
+    admitted_per_client: usize::MAX,
+    reserved: 0,
     handshake: HOUR,
     silence: HOUR,
 };

@@ -7,13 +7,14 @@ use fleetwright_proto::v1;
 use prost::Message;
 use store::holds::{HoldPlaceRow, HoldRow, HoldState, NewHold};
 
+use super::request::StoredPodSets;
 use crate::fleet::{encode::from_millis, resource_names as names};
 
 /// A hold as a resource.
 pub(crate) fn hold(row: &HoldRow) -> v1::Hold {
     let HoldRow { id, cluster, state: now, status, .. } = row;
     let sets = pod_sets(&row.pod_sets);
-    let is_uncommitted = row.committed_ms.is_none();
+    let may_expire = row.committed_ms.is_none() && matches!(now, HoldState::Pending | HoldState::Active);
     v1::Hold {
         name: names::child(cluster, "holds", id),
         cluster: names::cluster(cluster),
@@ -23,7 +24,7 @@ pub(crate) fn hold(row: &HoldRow) -> v1::Hold {
         state: state(*now).into(),
         message: message(row),
         create_time: Some(from_millis(row.created_ms)),
-        expire_time: is_uncommitted.then(|| from_millis(row.expires_ms)),
+        expire_time: may_expire.then(|| from_millis(row.expires_ms)),
         commit_time: row.committed_ms.map(from_millis),
         end_time: row.ended_ms.or((*now == HoldState::Expired).then_some(row.expires_ms)).map(from_millis),
         nodes: nodes(&status.places, &sets),
@@ -33,6 +34,8 @@ pub(crate) fn hold(row: &HoldRow) -> v1::Hold {
         tolerations: if row.dedicated { vec![toleration(id)] } else { Vec::new() },
         pod_labels: labels(id),
         pod_sets: sets,
+        ttl: None,
+        max_price_micro_usd_per_hour: row.max_price.unwrap_or_default(),
     }
 }
 
@@ -44,6 +47,7 @@ pub(super) fn unnamed(new: &NewHold) -> v1::Hold {
         kind: kind(new.dedicated).into(),
         guaranteed: new.dedicated,
         pod_sets: pod_sets(&new.pod_sets),
+        max_price_micro_usd_per_hour: new.max_price.unwrap_or_default(),
         state: v1::HoldState::Pending.into(),
         ..v1::Hold::default()
     }
@@ -64,7 +68,13 @@ pub(super) fn state(state: HoldState) -> v1::HoldState {
     }
 }
 
+/// What a hold waited for says nothing once it has ended; why it failed does.
 fn message(row: &HoldRow) -> String {
+    match row.state {
+        HoldState::Released => return "it was released".to_owned(),
+        HoldState::Expired => return "it expired before it was committed".to_owned(),
+        HoldState::Pending | HoldState::Active | HoldState::Committed | HoldState::Failed => {}
+    }
     let is_new = row.state == HoldState::Pending && row.status.places.is_empty() && row.status.message.is_empty();
     if is_new {
         return "the replica that decides for the cluster has not planned it yet".to_owned();
@@ -73,7 +83,7 @@ fn message(row: &HoldRow) -> String {
 }
 
 fn pod_sets(bytes: &[u8]) -> Vec<v1::PodSet> {
-    v1::HoldRequest::decode(bytes).map(|request| request.pod_sets).unwrap_or_default()
+    StoredPodSets::decode(bytes).map(|stored| stored.pod_sets).unwrap_or_default()
 }
 
 fn nodes(places: &[HoldPlaceRow], sets: &[v1::PodSet]) -> Vec<v1::ExistingNodePods> {
@@ -97,5 +107,44 @@ fn toleration(id: &str) -> v1::HoldToleration {
         operator: "Equal".to_owned(),
         value: id.to_owned(),
         effect: "NoSchedule".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::holds::HoldStatusRow;
+
+    use super::*;
+
+    #[test]
+    fn a_hold_that_has_ended_waits_for_nothing_and_does_not_expire() {
+        let row = |state| {
+            let status =
+                HoldStatusRow { message: "2 of 4 pods have no room yet".to_owned(), ..HoldStatusRow::default() };
+            let hold = hold(&HoldRow {
+                id: "h-1".to_owned(),
+                cluster: "prod".to_owned(),
+                client: "ci".to_owned(),
+                pod_sets: Vec::new(),
+                pods: Vec::new(),
+                dedicated: false,
+                max_price: None,
+                state,
+                created_ms: 1_000,
+                expires_ms: 5_000,
+                left_ms: 4_000,
+                committed_ms: None,
+                ended_ms: None,
+                status,
+                version: 1,
+            });
+            (hold.message, hold.expire_time.is_some())
+        };
+        for state in [HoldState::Pending, HoldState::Active] {
+            assert_eq!(row(state), ("2 of 4 pods have no room yet".to_owned(), true));
+        }
+        assert_eq!(row(HoldState::Released), ("it was released".to_owned(), false));
+        assert_eq!(row(HoldState::Expired), ("it expired before it was committed".to_owned(), false));
+        assert_eq!(row(HoldState::Failed), ("2 of 4 pods have no room yet".to_owned(), false), "why it failed");
     }
 }

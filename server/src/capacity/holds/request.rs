@@ -4,14 +4,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::Client;
+use auth::{Client, Scope};
 use controller::holds::HeldPods;
 use decision_log::held_pods;
 use fleetwright_proto::v1;
 use prost::Message;
 use sha2::{Digest, Sha256};
 use store::clock;
-use store::holds::{HoldQuota, NewHold};
+use store::holds::{HoldCaller, HoldQuota, NewHold};
 use tonic::Status;
 
 use super::super::errors::invalid_field;
@@ -25,6 +25,25 @@ pub(crate) struct Caller {
     pub(crate) client: Option<Client>,
 }
 
+/// The field of the request with the hold.
+const HOLD: &str = "hold";
+
+impl Caller {
+    /// As the store judges it. Without authentication everybody has every right.
+    pub(super) fn of_holds(&self) -> HoldCaller {
+        HoldCaller {
+            name: self.name.clone(),
+            is_admin: self.client.as_ref().is_none_or(|client| client.scope == Scope::Admin),
+            quota: self.quota(),
+        }
+    }
+
+    fn quota(&self) -> HoldQuota {
+        let quota = self.client.as_ref().map(|client| client.quota).unwrap_or_default();
+        HoldQuota { holds: quota.holds, price: quota.hold_price }
+    }
+}
+
 /// How long a hold lasts without a `ttl`.
 const DEFAULT_TTL: Duration = Duration::from_secs(600);
 
@@ -34,21 +53,40 @@ const MAX_BYTES: usize = 256 << 10;
 /// Shortest and longest time that a hold lasts without being committed.
 const TTL: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(24 * 3_600)];
 
+/// The pod sets of a hold as its row keeps them.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StoredPodSets {
+    #[prost(message, repeated, tag = "3")]
+    pub(super) pod_sets: Vec<v1::PodSet>,
+}
+
+/// The hold that a request states.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if there is none.
+pub(crate) fn asked(request: &v1::CreateHoldRequest) -> Result<&v1::Hold, Status> {
+    request.hold.as_ref().ok_or_else(|| invalid_field("hold", "missing, but required"))
+}
+
 /// The hold that `request` asks for, in `cluster`.
-pub(super) fn read(request: &v1::HoldRequest, cluster: &str, caller: &Caller) -> Result<NewHold, Status> {
-    let sets = pod_sets::read(&request.pod_sets)?;
-    let dedicated = match request.kind() {
+pub(super) fn read(request: &v1::CreateHoldRequest, cluster: &str, caller: &Caller) -> Result<NewHold, Status> {
+    let asked = asked(request)?;
+    let sets = pod_sets::read_below(HOLD, &asked.pod_sets)?;
+    let dedicated = match asked.kind() {
         v1::HoldKind::Dedicated => true,
         v1::HoldKind::Shared => false,
         v1::HoldKind::Unspecified => {
-            return Err(invalid_field("kind", "missing, allowed: HOLD_KIND_DEDICATED or HOLD_KIND_SHARED"));
+            return Err(invalid_field("hold.kind", "missing, allowed: HOLD_KIND_DEDICATED or HOLD_KIND_SHARED"));
         }
     };
-    let max_price = match request.max_price_micro_usd_per_hour {
+    let max_price = match asked.max_price_micro_usd_per_hour {
         0 => None,
         price if price > 0 => Some(price),
         price => {
-            return Err(invalid_field("max_price_micro_usd_per_hour", format!("is {price}; it must not be negative")));
+            return Err(invalid_field(
+                "hold.max_price_micro_usd_per_hour",
+                format!("is {price}; it must not be negative"),
+            ));
         }
     };
     let held = sets.into_iter().map(|set| HeldPods {
@@ -59,25 +97,27 @@ pub(super) fn read(request: &v1::HoldRequest, cluster: &str, caller: &Caller) ->
         count: set.count,
     });
     let pods = held_pods::encode(&held.collect::<Vec<HeldPods>>());
-    let kept = v1::HoldRequest { pod_sets: request.pod_sets.clone(), ..v1::HoldRequest::default() };
+    let kept = StoredPodSets { pod_sets: asked.pod_sets.clone() };
     if kept.encoded_len() > MAX_BYTES {
         let size = kept.encoded_len() >> 10;
-        return Err(invalid_field("pod_sets", format!("take {size} KiB, allowed: at most {} KiB", MAX_BYTES >> 10)));
+        return Err(invalid_field(
+            "hold.pod_sets",
+            format!("take {size} KiB, allowed: at most {} KiB", MAX_BYTES >> 10),
+        ));
     }
-    let quota = caller.client.as_ref().map(|client| client.quota).unwrap_or_default();
     Ok(NewHold {
         // The value of a label, which begins with a letter.
         id: format!("h-{:016x}", random() as u64),
         cluster: cluster.to_owned(),
         client: caller.name.clone(),
         request_id: request_id(&request.request_id)?,
-        fingerprint: fingerprint(request),
+        fingerprint: fingerprint(request, asked),
         pod_sets: kept.encode_to_vec(),
         pods,
         dedicated,
-        ttl_ms: i64::try_from(ttl(request.ttl.as_ref())?.as_millis()).unwrap_or(i64::MAX),
+        ttl_ms: i64::try_from(ttl(asked.ttl.as_ref())?.as_millis()).unwrap_or(i64::MAX),
         max_price,
-        quota: HoldQuota { holds: quota.holds, price: quota.hold_price },
+        quota: caller.quota(),
     })
 }
 
@@ -93,9 +133,17 @@ fn request_id(given: &str) -> Result<String, Status> {
     Ok(given.to_ascii_lowercase())
 }
 
-/// Digest of what is asked for.
-fn fingerprint(request: &v1::HoldRequest) -> Vec<u8> {
-    let asked = v1::HoldRequest { request_id: String::new(), validate_only: false, ..request.clone() };
+/// Digest of what is asked for. Fields that the server sets are ignored.
+fn fingerprint(request: &v1::CreateHoldRequest, asked: &v1::Hold) -> Vec<u8> {
+    let hold = v1::Hold {
+        kind: asked.kind,
+        pod_sets: asked.pod_sets.clone(),
+        ttl: asked.ttl,
+        max_price_micro_usd_per_hour: asked.max_price_micro_usd_per_hour,
+        ..v1::Hold::default()
+    };
+    let (parent, clusters) = (request.parent.clone(), request.clusters.clone());
+    let asked = v1::CreateHoldRequest { parent, clusters, hold: Some(hold), ..v1::CreateHoldRequest::default() };
     Sha256::digest(asked.encode_to_vec()).to_vec()
 }
 
@@ -105,7 +153,7 @@ fn ttl(asked: Option<&prost_types::Duration>) -> Result<Duration, Status> {
     match Duration::try_from(*asked) {
         Ok(ttl) if (least..=most).contains(&ttl) => Ok(ttl),
         _ => Err(invalid_field(
-            "ttl",
+            "hold.ttl",
             format!("must be {} seconds to {} hours", least.as_secs(), most.as_secs() / 3_600),
         )),
     }
@@ -132,12 +180,21 @@ mod tests {
 
     #[test]
     fn a_request_is_the_same_whatever_its_id_and_another_for_any_other_field() {
-        let request =
-            v1::HoldRequest { request_id: "a".to_owned(), parent: "clusters/c".to_owned(), ..Default::default() };
-        let same = v1::HoldRequest { request_id: "b".to_owned(), validate_only: true, ..request.clone() };
-        assert_eq!(fingerprint(&request), fingerprint(&same));
-        let other = v1::HoldRequest { max_price_micro_usd_per_hour: 1, ..request.clone() };
-        assert_ne!(fingerprint(&request), fingerprint(&other));
+        let of = |id: &str, hold: v1::Hold| {
+            let request = v1::CreateHoldRequest {
+                request_id: id.to_owned(),
+                parent: "clusters/c".to_owned(),
+                validate_only: id == "b",
+                hold: Some(hold),
+                ..Default::default()
+            };
+            fingerprint(&request, asked(&request).unwrap())
+        };
+        let hold = v1::Hold { kind: v1::HoldKind::Shared.into(), ..Default::default() };
+        assert_eq!(of("a", hold.clone()), of("b", hold.clone()));
+        // A client may send back a hold that it has got: what the server sets in it asks for nothing.
+        assert_eq!(of("a", hold.clone()), of("a", v1::Hold { etag: "7".to_owned(), ..hold.clone() }));
+        assert_ne!(of("a", hold.clone()), of("a", v1::Hold { max_price_micro_usd_per_hour: 1, ..hold }));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Texts of table cells.
 
+use fleetwright_proto::v1;
 use prost_types::Timestamp;
 use store::clock;
 
 use crate::cli::remote::moment;
 use crate::fleet::encode::to_millis;
+use crate::fleet::enum_values;
 
 /// The id at this place of a name: `clusters/0/nodes/1`.
 pub(super) fn id(name: &str, index: usize) -> String {
@@ -37,6 +39,13 @@ pub(super) fn age(since: Option<&Timestamp>, now_ms: i64) -> String {
     }
 }
 
+/// When it ends, and how long that is from now: `10:05:00, in 4m`; empty if that is not known.
+pub(super) fn end(end: Option<&Timestamp>, now_ms: i64) -> String {
+    let Some(end) = end else { return String::new() };
+    let now = Timestamp { seconds: now_ms.div_euclid(1_000), nanos: 0 };
+    format!("{}, in {}", moment(to_millis(end)), age(Some(&now), to_millis(end)))
+}
+
 /// `1500m of 4000m`.
 pub(super) fn of_millis(requested: i64, allocatable: i64) -> String {
     format!("{requested}m/{allocatable}m")
@@ -45,6 +54,44 @@ pub(super) fn of_millis(requested: i64, allocatable: i64) -> String {
 pub(super) fn of_mebibytes(requested: i64, allocatable: i64) -> String {
     const MEBIBYTE: i64 = 1 << 20;
     format!("{}Mi/{}Mi", requested / MEBIBYTE, allocatable / MEBIBYTE)
+}
+
+/// Usage of a NodePool and its limit: `24/100`, or the usage alone where there is no limit.
+pub(super) fn of_limit(pool: &v1::Pool, resource: &str) -> String {
+    let found = pool.resources.iter().find(|found| found.resource == resource);
+    found
+        .map(
+            |found| {
+                if found.limit.is_empty() { found.usage.clone() } else { format!("{}/{}", found.usage, found.limit) }
+            },
+        )
+        .unwrap_or_default()
+}
+
+/// Usage and limit of the resources that have no column: `nvidia.com/gpu 2/4`.
+pub(super) fn other_limits(pool: &v1::Pool) -> String {
+    let is_other =
+        |found: &&v1::PoolResource| !found.limit.is_empty() && !matches!(&*found.resource, "cpu" | "memory" | "nodes");
+    let limits = pool.resources.iter().filter(is_other);
+    limits.map(|found| format!("{} {}/{}", found.resource, found.usage, found.limit)).collect::<Vec<_>>().join(", ")
+}
+
+/// Nodes that use up the budgets, and what these allow: `1/2`, or of each reason where they differ.
+pub(super) fn disruptions(pool: &v1::Pool) -> String {
+    let allowed = &pool.disruption_allowances;
+    let in_use = pool.disrupted_node_count;
+    match allowed.first() {
+        None => in_use.to_string(),
+        Some(first) if allowed.iter().all(|one| one.node_count == first.node_count) => {
+            format!("{in_use}/{}", first.node_count)
+        }
+        Some(_) => {
+            let each = |one: &v1::DisruptionAllowance| {
+                format!("{}/{} {}", in_use, one.node_count, enum_values::disruption_reason_word(one.reason()))
+            };
+            allowed.iter().map(each).collect::<Vec<_>>().join(", ")
+        }
+    }
 }
 
 /// The name of an enum's value without its prefix, in lower case.

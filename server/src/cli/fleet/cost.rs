@@ -51,9 +51,10 @@ impl GroupBy {
 
 pub(super) fn run(flags: &CostFlags) -> Result<Status, Failure> {
     let parent = flags.cluster.as_deref().map(names::cluster).unwrap_or_default();
-    let request = v1::GetCostRequest { parent, group_by: flags.by.group().into() };
-    let cost =
-        flags.server.ask(async |mut client| Ok(client.get_cost(request).await.map_err(rpc_failure)?.into_inner()))?;
+    let request = v1::ComputeCostRequest { parent, group_by: flags.by.group().into() };
+    let cost = flags
+        .server
+        .ask(async |mut client| Ok(client.compute_cost(request).await.map_err(rpc_failure)?.into_inner()))?;
     output::print_document(&cost_document(&cost, flags.output)?)?;
     for cluster in &cost.unreachable {
         eprintln!("warning: the machines of {cluster} are missing: no replica that answers decides for it now");
@@ -61,7 +62,7 @@ pub(super) fn run(flags: &CostFlags) -> Result<Status, Failure> {
     Ok(if cost.unreachable.is_empty() { Status::Done } else { Status::Leftover })
 }
 
-pub(super) fn cost_document(cost: &v1::Cost, format: FleetFormat) -> Result<String, Failure> {
+pub(super) fn cost_document(cost: &v1::ComputeCostResponse, format: FleetFormat) -> Result<String, Failure> {
     match format {
         FleetFormat::Table | FleetFormat::Wide => {
             let total = v1::CostSum {
@@ -80,7 +81,7 @@ pub(super) fn cost_document(cost: &v1::Cost, format: FleetFormat) -> Result<Stri
         }
         FleetFormat::Name => Ok(cost.sums.iter().map(|sum| format!("{}\n", sum.group)).collect()),
         FleetFormat::Json | FleetFormat::Yaml => {
-            output_format::serialized(&output_format::value("fleetwright.v1.Cost", cost)?, format)
+            output_format::serialized(&output_format::value("fleetwright.v1.ComputeCostResponse", cost)?, format)
         }
     }
 }
@@ -151,7 +152,7 @@ mod tests {
         };
         let parts = v1::CostBreakdown { useful: 600_000, daemonsets: 50_000, blocked: 350_050, ..Default::default() };
         let sums = vec![sum("spot", 1_000_050, 9, Some(parts)), sum("on-demand", 49, 1, None)];
-        let cost = v1::Cost {
+        let cost = v1::ComputeCostResponse {
             sums,
             price_micro_usd_per_hour: 1_000_099,
             machine_count: 10,

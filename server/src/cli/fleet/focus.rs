@@ -1,8 +1,8 @@
 //! `fleetwright fleet focus`: what the machines have cost, in the columns of FOCUS 1.2 (FinOps Open Cost and Usage
 //! Specification).
 //!
-//! The server knows prices and no invoices: `BilledCost` is empty, and `EffectiveCost` is an estimate. Columns that begin with `x_`
-//! are ours, as the specification asks.
+//! The server knows prices and no invoices: `BilledCost`, which the specification allows to be no null, and `EffectiveCost` are the
+//! same estimate, as `ChargeDescription` says in each row. Columns that begin with `x_` are ours, as the specification asks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::spend::ago;
 use crate::cli::exit::{Failure, Status};
 use crate::cli::remote::{FleetClient, ServerFlags, rpc_failure};
 use crate::cli::{cluster_names, output};
-use crate::fleet::{encode, resource_names as names};
+use crate::fleet::{encode, enum_values, resource_names as names};
 
 /// Rows that are asked for at one time.
 const PAGE_SIZE: i32 = 1_000;
@@ -128,17 +128,17 @@ const COLUMNS: [&str; 36] = [
 
 fn row(cluster: &str, interval: &v1::CostInterval) -> [String; COLUMNS.len()] {
     let cluster = cluster.strip_prefix("clusters/").unwrap_or(cluster);
-    let is_spot = interval.capacity_type == "spot";
+    let is_spot = interval.capacity_type() == v1::CapacityType::Spot;
     let time = |at: &Option<prost_types::Timestamp>| at.as_ref().map(rfc3339).unwrap_or_default();
     let ms = |at: &Option<prost_types::Timestamp>| at.as_ref().map_or(0, encode::to_millis);
     let hours = decimal(i128::from(ms(&interval.end_time) - ms(&interval.start_time)) * 1_000_000 / 3_600_000);
     let cost = decimal(interval.amount_micro_usd.into());
     // The list price is the on-demand price, which is not known of spot capacity.
     let unless_spot = |text: String| if is_spot { String::new() } else { text };
-    let pricing = match interval.capacity_type.as_str() {
-        "spot" => "Dynamic",
-        "reserved" => "Committed",
-        _ => "Standard",
+    let pricing = match interval.capacity_type() {
+        v1::CapacityType::Spot => "Dynamic",
+        v1::CapacityType::Reserved => "Committed",
+        v1::CapacityType::OnDemand | v1::CapacityType::Unspecified => "Standard",
     };
     let tags = BTreeMap::from([("eks:eks-cluster-name", cluster), ("karpenter.sh/nodepool", &interval.pool)]);
     let tags = serde_json::to_string(&tags).unwrap_or_default();
@@ -146,7 +146,7 @@ fn row(cluster: &str, interval: &v1::CostInterval) -> [String; COLUMNS.len()] {
     let part = |amount: i64| decimal(amount.into());
     [
         interval.zone.clone(),
-        String::new(),
+        cost.clone(),
         "USD".to_owned(),
         "Usage".to_owned(),
         "price over time: an estimate without volumes and discounts".to_owned(),
@@ -169,7 +169,7 @@ fn row(cluster: &str, interval: &v1::CostInterval) -> [String; COLUMNS.len()] {
         "Amazon Elastic Compute Cloud".to_owned(),
         cluster.to_owned(),
         tags,
-        interval.capacity_type.clone(),
+        enum_values::capacity_type_label(interval.capacity_type()),
         cluster.to_owned(),
         interval.instance_type.clone(),
         part(parts.useful),
@@ -217,12 +217,13 @@ mod tests {
 
     fn interval() -> v1::CostInterval {
         v1::CostInterval {
+            name: "clusters/prod/costIntervals/web-x7k2p.1767225600000".to_owned(),
             node_claim: "web-x7k2p".to_owned(),
             pool: "=1+1".to_owned(),
             provider_id: "aws:///us-east-1a/i-0abc".to_owned(),
             instance_type: "=HYPERLINK(\"http://evil\",\"m6i\")".to_owned(),
             zone: "us-east-1a".to_owned(),
-            capacity_type: "on-demand".to_owned(),
+            capacity_type: v1::CapacityType::OnDemand.into(),
             start_time: Some(encode::from_millis(1_767_225_600_000)),
             end_time: Some(encode::from_millis(1_767_227_400_000)),
             price_micro_usd_per_hour: 192_000,
@@ -244,7 +245,7 @@ mod tests {
             ("ConsumedQuantity", "0.500000"),
             ("EffectiveCost", "0.096000"),
             ("ListUnitPrice", "0.192000"),
-            ("BilledCost", ""),
+            ("BilledCost", "0.096000"),
             ("RegionId", "us-east-1"),
             ("ResourceId", "i-0abc"),
             ("x_Useful", "0.048000"),
@@ -253,7 +254,7 @@ mod tests {
         for (column, value) in expected {
             assert_eq!(cell(&row, column), value, "{column}");
         }
-        let spot = v1::CostInterval { capacity_type: "spot".to_owned(), ..interval() };
+        let spot = v1::CostInterval { capacity_type: v1::CapacityType::Spot.into(), ..interval() };
         let row = super::row("clusters/prod", &spot);
         assert_eq!((cell(&row, "ListCost"), cell(&row, "PricingCategory")), (String::new(), "Dynamic".to_owned()));
     }

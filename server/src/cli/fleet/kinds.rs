@@ -6,8 +6,11 @@ use futures::stream::BoxStream;
 use prost::Message;
 use tonic::Status;
 
-use super::cells::{age, id, lower, now_ms, of_mebibytes, of_millis, time, usd};
+use super::cells::{
+    age, disruptions, end, id, lower, now_ms, of_limit, of_mebibytes, of_millis, other_limits, time, usd,
+};
 use crate::cli::remote::FleetClient;
+use crate::fleet::enum_values;
 use crate::fleet::resource::Resource;
 
 /// What is listed.
@@ -47,6 +50,8 @@ pub(in crate::cli) trait Kind {
     const NARROW: usize;
     const IS_ORDERED: bool = true;
     const IS_WATCHED: bool = true;
+    /// Whether warnings say what the server depends on and does not work: what is listed may be old then.
+    const TELLS_OUTAGES: bool = true;
 
     fn cells(row: &Self::Row) -> Vec<String>;
 
@@ -130,6 +135,11 @@ macro_rules! kind {
     };
 }
 
+/// The parent of the pods of a cluster, or of all of them.
+fn of_all_namespaces(cluster: &str) -> String {
+    format!("{cluster}/namespaces/-")
+}
+
 /// Responses of watches by kind.
 mod watch_response {
     pub(super) use fleetwright_proto::v1::WatchClustersResponse as Clusters;
@@ -178,8 +188,11 @@ kind!(
 );
 
 kind!(
-    Pools, Pool, pools, 6,
-    ["CLUSTER", "NODEPOOL", "WEIGHT", "MACHINES", "$/HOUR", "NOT READY"],
+    Pools, Pool, pools, 11,
+    [
+        "CLUSTER", "NODEPOOL", "WEIGHT", "MACHINES", "CPU", "MEMORY", "$/HOUR", "DISRUPTED", "DRIFTED", "NOT READY FOR", "NOT READY",
+        "NODES", "OTHER LIMITS", "PODS AT LIMITS"
+    ],
     |row| {
         let not_ready = if row.deleted { "deleted" } else { &row.not_ready_reason };
         vec![
@@ -187,8 +200,16 @@ kind!(
             id(&row.name, 1),
             row.weight.to_string(),
             row.machine_count.to_string(),
+            of_limit(row, "cpu"),
+            of_limit(row, "memory"),
             usd(row.price_micro_usd_per_hour),
+            disruptions(row),
+            row.drifted_node_count.to_string(),
+            age(row.not_ready_time.as_ref(), now_ms()),
             not_ready.to_owned(),
+            of_limit(row, "nodes"),
+            other_limits(row),
+            row.limited_pod_count.to_string(),
         ]
     },
     list_pools, |selection, page_size, page_token| v1::ListPoolsRequest {
@@ -217,12 +238,12 @@ kind!(
         let price = if row.node_claim.is_empty() { String::new() } else { usd(row.price_micro_usd_per_hour) };
         vec![
             id(&row.name, 0),
-            id(&row.name, 1),
+            if row.node.is_empty() { id(&row.name, 1) } else { row.node.clone() },
             lower(row.stage().as_str_name(), "NODE_STAGE_"),
             row.pool.clone(),
             row.instance_type.clone(),
             row.zone.clone(),
-            row.capacity_type.clone(),
+            enum_values::capacity_type_label(row.capacity_type()),
             row.pod_count.to_string(),
             of_millis(row.cpu_requested_millis, row.cpu_allocatable_millis),
             of_mebibytes(row.memory_requested_bytes, row.memory_allocatable_bytes),
@@ -267,7 +288,7 @@ kind!(
         ]
     },
     list_pods, |selection, page_size, page_token| v1::ListPodsRequest {
-        parent: selection.parent.clone(),
+        parent: of_all_namespaces(&selection.parent),
         page_size,
         page_token,
         filter: selection.filter.clone(),
@@ -275,7 +296,7 @@ kind!(
     },
     |answer| answer.unreachable.clone(),
     watch_pods, |selection, resume_token| v1::WatchPodsRequest {
-        parent: selection.parent.clone(),
+        parent: of_all_namespaces(&selection.parent),
         resume_token,
         filter: selection.filter.clone(),
         min_interval: selection.min_interval,
@@ -290,7 +311,7 @@ kind!(
             id(&row.name, 0),
             row.number.to_string(),
             time(row.decide_time.as_ref()),
-            row.kind.clone(),
+            enum_values::decision_kind_word(row.kind()),
             row.summary.clone(),
             row.reasons.join("; "),
             row.trace_id.clone(),
@@ -301,7 +322,7 @@ kind!(
         page_size,
         page_token,
         filter: selection.filter.clone(),
-        full: true,
+        view: v1::DecisionView::Full.into(),
     },
     |answer| Vec::new(),
     watch_decisions, |selection, resume_token| v1::WatchDecisionsRequest {
@@ -317,17 +338,8 @@ pub(in crate::cli) struct Offerings;
 impl Kind for Offerings {
     type Row = v1::Offering;
     const MESSAGE: &'static str = "fleetwright.v1.Offering";
-    const COLUMNS: &'static [&'static str] = &[
-        "TYPE",
-        "ZONE ID",
-        "CAPACITY",
-        "FROM",
-        "EXCLUDED UNTIL (UTC)",
-        "REFUSALS",
-        "REASON",
-        "ACCOUNT",
-        "REFUSED (UTC)",
-    ];
+    const COLUMNS: &'static [&'static str] =
+        &["TYPE", "ZONE", "CAPACITY", "FROM", "EXCLUDED UNTIL (UTC)", "REFUSALS", "REASON", "ACCOUNT", "REFUSED (UTC)"];
     const NARROW: usize = 7;
     const IS_WATCHED: bool = false;
 
@@ -335,7 +347,7 @@ impl Kind for Offerings {
         vec![
             row.instance_type.clone(),
             row.zone_id.clone(),
-            row.capacity_type.clone(),
+            enum_values::capacity_type_label(row.capacity_type()),
             row.min_count.to_string(),
             time(row.exclude_until_time.as_ref()),
             row.failure_count.to_string(),
@@ -414,24 +426,44 @@ impl Kind for Holds {
     }
 }
 
+/// Why a problem is there, what follows, what that costs, and which setting allows more.
+fn why(problem: &v1::Problem) -> String {
+    let cost = match problem.price_micro_usd_per_hour {
+        0 => String::new(),
+        price => format!("costs ${} an hour", usd(price)),
+    };
+    let setting = match &*problem.setting {
+        "" => String::new(),
+        setting => format!("{setting} allows more"),
+    };
+    let effects = match &problem.effects[..] {
+        [] => String::new(),
+        effects => format!("hence: {}", effects.join(", ")),
+    };
+    let parts = [&*problem.reason, &*problem.consequence, &*cost, &*setting, &*effects];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
 pub(super) struct Problems;
 
 impl Kind for Problems {
     type Row = v1::Problem;
     const MESSAGE: &'static str = "fleetwright.v1.Problem";
     const COLUMNS: &'static [&'static str] =
-        &["SEVERITY", "FOR", "RESOURCE", "COUNT", "PROBLEM", "WHY", "COMMAND", "CODE"];
-    const NARROW: usize = 7;
+        &["SEVERITY", "FOR", "UNTIL (UTC)", "RESOURCE", "COUNT", "PROBLEM", "WHY", "COMMAND", "CODE"];
+    const NARROW: usize = 8;
     const IS_WATCHED: bool = false;
+    const TELLS_OUTAGES: bool = false;
 
     fn cells(row: &Self::Row) -> Vec<String> {
         vec![
             lower(row.severity().as_str_name(), "SEVERITY_"),
             age(row.start_time.as_ref(), now_ms()),
+            end(row.end_time.as_ref(), now_ms()),
             row.resource.clone(),
             if row.count == 0 { String::new() } else { row.count.to_string() },
             row.summary.clone(),
-            row.reason.clone(),
+            why(row),
             row.command.clone(),
             row.code.clone(),
         ]

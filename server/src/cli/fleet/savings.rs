@@ -34,7 +34,7 @@ pub struct SavingsFlags {
 }
 
 pub(super) fn run(flags: &SavingsFlags) -> Result<Status, Failure> {
-    let request = v1::GetSavingsRequest {
+    let request = v1::ComputeSavingsRequest {
         parent: flags.cluster.as_deref().map(names::cluster).unwrap_or_default(),
         start_time: Some(ago(flags.since)),
         end_time: None,
@@ -42,7 +42,7 @@ pub(super) fn run(flags: &SavingsFlags) -> Result<Status, Failure> {
     };
     let savings = flags
         .server
-        .ask(async |mut client| Ok(client.get_savings(request).await.map_err(rpc_failure)?.into_inner()))?;
+        .ask(async |mut client| Ok(client.compute_savings(request).await.map_err(rpc_failure)?.into_inner()))?;
     output::print_document(&document(&savings, flags.output)?)?;
     Ok(Status::Done)
 }
@@ -57,12 +57,12 @@ fn state(state: v1::SavingState) -> &'static str {
     }
 }
 
-fn document(savings: &v1::Savings, format: FleetFormat) -> Result<String, Failure> {
+fn document(savings: &v1::ComputeSavingsResponse, format: FleetFormat) -> Result<String, Failure> {
     match format {
         FleetFormat::Table | FleetFormat::Wide => Ok(table(savings)),
         FleetFormat::Name => Ok(savings.savings.iter().map(|one| format!("{}\n", one.decision)).collect()),
         FleetFormat::Json | FleetFormat::Yaml => {
-            output_format::serialized(&output_format::value("fleetwright.v1.Savings", savings)?, format)
+            output_format::serialized(&output_format::value("fleetwright.v1.ComputeSavingsResponse", savings)?, format)
         }
     }
 }
@@ -72,7 +72,7 @@ fn bought_later(one: &v1::Saving) -> String {
     if one.bought_later_count == 0 { String::new() } else { usd(one.bought_later_micro_usd) }
 }
 
-fn table(savings: &v1::Savings) -> String {
+fn table(savings: &v1::ComputeSavingsResponse) -> String {
     let realised = |of: v1::SavingState, amount: i64, predicted: i64| match of {
         v1::SavingState::Pending => [String::new(), String::new()],
         _ => [usd(amount), percent(amount, predicted)],
@@ -141,7 +141,7 @@ mod tests {
             predicted_micro_usd: 4_608_000,
             realised_micro_usd: realised,
         };
-        let savings = v1::Savings {
+        let savings = v1::ComputeSavingsResponse {
             savings: vec![decision(5, v1::SavingState::Realised, 1_152_000), decision(6, v1::SavingState::Pending, 0)],
             sums: vec![sum(v1::SavingState::Pending, 2, 0), sum(v1::SavingState::Overtaken, 3, -460_800)],
             ..Default::default()
@@ -154,6 +154,6 @@ all 2                                     pending                       4.6080
 all 3                                     overtaken                     4.6080                           -0.4608         -10 %
 ";
         assert_eq!(table(&savings), expected);
-        assert!(table(&v1::Savings::default()).starts_with("no decision"));
+        assert!(table(&v1::ComputeSavingsResponse::default()).starts_with("no decision"));
     }
 }

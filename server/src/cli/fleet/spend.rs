@@ -53,7 +53,7 @@ pub(super) fn run(flags: &SpendFlags) -> Result<Status, Failure> {
         Some(Period::Hour) => v1::SpendPeriod::Hour,
         Some(Period::Day) => v1::SpendPeriod::Day,
     };
-    let request = v1::GetSpendRequest {
+    let request = v1::ComputeSpendRequest {
         parent: flags.cluster.as_deref().map(names::cluster).unwrap_or_default(),
         start_time: Some(ago(flags.since)),
         end_time: None,
@@ -61,8 +61,9 @@ pub(super) fn run(flags: &SpendFlags) -> Result<Status, Failure> {
         group_by: flags.by.group().into(),
         max_groups: flags.groups,
     };
-    let spend =
-        flags.server.ask(async |mut client| Ok(client.get_spend(request).await.map_err(rpc_failure)?.into_inner()))?;
+    let spend = flags
+        .server
+        .ask(async |mut client| Ok(client.compute_spend(request).await.map_err(rpc_failure)?.into_inner()))?;
     output::print_document(&spend_document(&spend, flags.per.is_some(), flags.output)?)?;
     Ok(Status::Done)
 }
@@ -74,7 +75,11 @@ pub(super) fn ago(duration: Duration) -> Timestamp {
 }
 
 /// The spend in a format; with `has_periods` each sum with its period.
-pub(super) fn spend_document(spend: &v1::Spend, has_periods: bool, format: FleetFormat) -> Result<String, Failure> {
+pub(super) fn spend_document(
+    spend: &v1::ComputeSpendResponse,
+    has_periods: bool,
+    format: FleetFormat,
+) -> Result<String, Failure> {
     match format {
         FleetFormat::Table | FleetFormat::Wide => {
             let is_wide = format == FleetFormat::Wide;
@@ -106,7 +111,7 @@ pub(super) fn spend_document(spend: &v1::Spend, has_periods: bool, format: Fleet
         }
         FleetFormat::Name => Ok(spend.sums.iter().map(|sum| format!("{}\n", sum.group)).collect()),
         FleetFormat::Json | FleetFormat::Yaml => {
-            output_format::serialized(&output_format::value("fleetwright.v1.Spend", spend)?, format)
+            output_format::serialized(&output_format::value("fleetwright.v1.ComputeSpendResponse", spend)?, format)
         }
     }
 }
@@ -127,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_report_ends_with_its_total_and_names_the_others() {
-        let spend = v1::Spend {
+        let spend = v1::ComputeSpendResponse {
             sums: vec![
                 sum(0, "clusters/a", 600_000, 400_000),
                 sum(0, "", 100_000, 0),

@@ -12,7 +12,7 @@ fn node() -> v1::Node {
         pool: "default".to_owned(),
         instance_type: "m6i.large".to_owned(),
         zone: "eu-west-1a".to_owned(),
-        capacity_type: "spot".to_owned(),
+        capacity_type: v1::CapacityType::Spot.into(),
         stage: v1::NodeStage::Ready.into(),
         price_micro_usd_per_hour: 43_251,
         pod_count: 7,
@@ -69,4 +69,46 @@ fn ages_are_in_the_largest_unit() {
         assert_eq!(age(Some(&since), 1_000_000_000), expected);
     }
     assert_eq!(age(None, 0), "");
+}
+
+#[test]
+fn a_node_pool_shows_its_usage_limits_budgets_and_drift() {
+    let resource = |resource: &str, usage: &str, limit: &str| v1::PoolResource {
+        resource: resource.to_owned(),
+        usage: usage.to_owned(),
+        limit: limit.to_owned(),
+    };
+    let allowance =
+        |reason: v1::DisruptionReason, node_count| v1::DisruptionAllowance { reason: reason.into(), node_count };
+    let pool = v1::Pool {
+        name: "clusters/prod/pools/default".to_owned(),
+        weight: 10,
+        machine_count: 6,
+        price_micro_usd_per_hour: 1_152_000,
+        resources: vec![
+            resource("cpu", "24", "100"),
+            resource("memory", "48Gi", ""),
+            resource("nodes", "6", "8"),
+            resource("nvidia.com/gpu", "2", "4"),
+        ],
+        disruption_allowances: vec![
+            allowance(v1::DisruptionReason::Empty, 2),
+            allowance(v1::DisruptionReason::Drifted, 2),
+            allowance(v1::DisruptionReason::Underutilized, 2),
+        ],
+        disrupted_node_count: 1,
+        drifted_node_count: 3,
+        ..v1::Pool::default()
+    };
+    let text = document::<Pools>(std::slice::from_ref(&pool), FleetFormat::Table).unwrap();
+    let expected = "\
+CLUSTER  NODEPOOL  WEIGHT  MACHINES  CPU     MEMORY  $/HOUR  DISRUPTED  DRIFTED  NOT READY FOR  NOT READY
+prod     default   10      6         24/100  48Gi    1.1520  1/2        3
+";
+    assert_eq!(text, expected);
+    let wide = document::<Pools>(std::slice::from_ref(&pool), FleetFormat::Wide).unwrap();
+    assert!(wide.contains("6/8") && wide.contains("nvidia.com/gpu 2/4"), "{wide}");
+    let allowances = vec![allowance(v1::DisruptionReason::Empty, 2), allowance(v1::DisruptionReason::Drifted, 1)];
+    let differing = v1::Pool { disruption_allowances: allowances, ..pool };
+    assert!(document::<Pools>(&[differing], FleetFormat::Table).unwrap().contains("1/2 Empty, 1/1 Drifted"));
 }

@@ -108,6 +108,10 @@ pub struct PlanFlags {
     /// selectors are derived from Services and controllers
     #[arg(long, value_name = "FILE")]
     pub scheduler_config: Option<String>,
+    /// Further schedulers (spec.schedulerName) whose pods are planned, because they place pods by
+    /// kube-scheduler's rules, separated by commas
+    #[arg(long, value_name = "NAME,...", default_value = "")]
+    pub schedulers: String,
     /// Remaining instances of a capacity reservation; repeatable
     #[arg(long = "reservation", value_name = "ID=N", value_parser = parse_reservation)]
     pub reservations: Vec<(String, i64)>,
@@ -195,11 +199,10 @@ impl PlanFlags {
         let format = match self.output {
             Output::Wide => "wide",
             Output::Name => "name",
-            Output::Markdown => "markdown",
             Output::Svg => "svg",
-            Output::Table | Output::Json | Output::Yaml => return Ok(()),
+            Output::Table | Output::Json | Output::Yaml | Output::Markdown => return Ok(()),
         };
-        Err(Failure::refused(format!("--disrupt is not printed as {format}; use -o table, json or yaml")))
+        Err(Failure::refused(format!("--disrupt is not printed as {format}; use -o table, json, yaml or markdown")))
     }
 
     /// # Errors

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use ::top::{Change, Delta, Feed, Kind as RowKind};
+use fleetwright_proto::v1;
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -18,7 +19,7 @@ use crate::cli::exit::{Failure, one_line};
 use crate::cli::fleet::kinds::{Changes, Clusters, Kind, Nodes, Pods, Selection};
 use crate::cli::remote::rpc_failure;
 use crate::escape::escape_unprintable;
-use crate::fleet::resource_names as names;
+use crate::fleet::{outages, resource_names as names};
 
 /// Rows that are asked for at one time, and of one change: a key waits for one change at most.
 const PAGE_SIZE: usize = 1_000;
@@ -29,6 +30,9 @@ const WAITING_CHANGES: usize = 16;
 
 /// Delay before a connection is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Interval at which the server is asked what does not work.
+const NOTICES_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The server sends a message at least every 15 seconds; three are missing.
 const SILENCE: Duration = Duration::from_secs(45);
@@ -70,6 +74,7 @@ impl Feeds {
         tasks.spawn(source(RowKind::Clusters, of_cluster).run::<Clusters>(messages::clusters));
         tasks.spawn(source(RowKind::Nodes, String::new()).run::<Nodes>(messages::nodes));
         tasks.spawn(source(RowKind::Pods, String::new()).run::<Pods>(messages::pods));
+        tasks.spawn(send_notices(client.clone(), sender.clone()));
         Self { events, _tasks: tasks }
     }
 
@@ -77,6 +82,21 @@ impl Feeds {
     pub(super) async fn next(&mut self) -> Event {
         let lost = || Event::Failed(Failure::internal("every task that reads from the server ended"));
         self.events.recv().await.unwrap_or_else(lost)
+    }
+}
+
+/// Sends what the server depends on and does not work, again and again. Why no answer comes is said by the lists.
+async fn send_notices(mut client: FleetClient, sender: mpsc::Sender<Event>) {
+    loop {
+        if let Ok(info) = client.get_server_info(v1::GetServerInfoRequest::default()).await {
+            let problems = info.into_inner().problems;
+            let notices = problems.iter().map(outages::notice);
+            let notices = notices.map(|notice| escape_unprintable(&one_line(&notice)).into_owned()).collect();
+            if sender.send(Event::Change(Change::Notices(notices))).await.is_err() {
+                return;
+            }
+        }
+        tokio::time::sleep(NOTICES_INTERVAL).await;
     }
 }
 

@@ -6,6 +6,7 @@ use prost_types::Timestamp;
 
 use crate::escape::escape_unprintable;
 use crate::fleet::encode::to_millis;
+use crate::fleet::enum_values;
 
 pub(super) fn clusters(delta: Delta<v1::Cluster>) -> Change {
     Change::Clusters(mapped(delta, cluster))
@@ -33,6 +34,11 @@ fn printable(text: String) -> String {
     }
 }
 
+/// A number of things, which the server sends as a signed one.
+fn count(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or_default()
+}
+
 fn millis(time: Option<&Timestamp>) -> Option<i64> {
     time.map(to_millis)
 }
@@ -41,9 +47,9 @@ fn cluster(row: v1::Cluster) -> Cluster {
     Cluster {
         observed_ms: millis(row.observe_time.as_ref()),
         name: printable(row.name),
-        nodes: row.node_count,
-        pods: row.pod_count,
-        pending_pods: row.pending_pod_count,
+        nodes: count(row.node_count),
+        pods: count(row.pod_count),
+        pending_pods: count(row.pending_pod_count),
         price_micro_usd: row.price_micro_usd_per_hour,
         is_stale: row.stale,
         is_connected: row.connected,
@@ -57,15 +63,16 @@ fn cluster(row: v1::Cluster) -> Cluster {
 fn node(row: v1::Node) -> Node {
     Node {
         stage: stage(row.stage()),
+        capacity_type: enum_values::capacity_type_label(row.capacity_type()),
         created_ms: millis(row.create_time.as_ref()),
         name: printable(row.name),
+        node: printable(row.node),
         node_claim: printable(row.node_claim),
         pool: printable(row.pool),
         instance_type: printable(row.instance_type),
         zone: printable(row.zone),
-        capacity_type: printable(row.capacity_type),
         price_micro_usd: row.price_micro_usd_per_hour,
-        pods: row.pod_count,
+        pods: count(row.pod_count),
         cpu_requested_millis: row.cpu_requested_millis,
         cpu_allocatable_millis: row.cpu_allocatable_millis,
         memory_requested_bytes: row.memory_requested_bytes,

@@ -13,6 +13,7 @@ use crate::cli::exit::Failure;
 use crate::cli::history::dollars;
 use crate::cli::remote::moment;
 use crate::fleet::encode::to_millis;
+use crate::render::wording::counted;
 
 /// Number of decisions that are read at once.
 const PAGE: u32 = 500;
@@ -100,12 +101,15 @@ pub(super) async fn search(
 }
 
 fn without_decision(removed: v1::RemovedNode) -> Departure {
-    let (removed_by, reason) = match removed.reason.as_str() {
-        "" => (
+    let (removed_by, reason) = match (removed.reason.as_str(), removed.external_reason.as_str()) {
+        ("", "") => (
             "something else than Fleetwright",
             "its Node, its NodeClaim or its instance was deleted, and Fleetwright was not removing it".to_owned(),
         ),
-        reason => ("Fleetwright, without a decision", reason.to_owned()),
+        ("", external) => {
+            ("something else than Fleetwright", format!("{external}, and Fleetwright finished its removal"))
+        }
+        (reason, _) => ("Fleetwright, without a decision", reason.to_owned()),
     };
     let removed_at_ms = removed.remove_time.as_ref().map(to_millis);
     Departure { removed_by: removed_by.to_owned(), removed_at_ms, reason, decision: None, plan: None }
@@ -197,8 +201,10 @@ impl Departure {
         if let Some(plan) = &self.plan {
             let PlannedRemoval { nodes, launched, moved_pods, savings_usd_per_hour, .. } = plan;
             let command = format!(
-                "removes {}, launches {launched} machines, moves {moved_pods} pods and saves ${savings_usd_per_hour} an hour",
-                nodes.join(", ")
+                "removes {}, launches {}, moves {} and saves ${savings_usd_per_hour} an hour",
+                nodes.join(", "),
+                counted(*launched, "node", "nodes"),
+                counted(*moved_pods, "pod", "pods"),
             );
             lines.push(("plan", format!("decision {} at {} UTC: {command}", plan.decision, moment(plan.at_ms))));
             lines.push(("replay", plan.replay.clone()));
@@ -231,5 +237,16 @@ mod tests {
         );
         let timed_out = v1::RemovedNode { reason: "the node did not register within 15 minutes".to_owned(), ..removed };
         assert_eq!(without_decision(timed_out).reason, "the node did not register within 15 minutes");
+    }
+
+    #[test]
+    fn a_node_that_was_deleted_by_hand_is_said_to_be_drained_by_fleetwright() {
+        let external_reason = "the NodeClaim or its Node was deleted in the cluster".to_owned();
+        let departure = without_decision(v1::RemovedNode { external_reason, ..v1::RemovedNode::default() });
+        assert_eq!(departure.removed_by, "something else than Fleetwright");
+        assert_eq!(
+            departure.reason,
+            "the NodeClaim or its Node was deleted in the cluster, and Fleetwright finished its removal"
+        );
     }
 }

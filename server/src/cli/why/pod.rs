@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::cli::cluster_names;
 use crate::cli::exit::{Failure, Status};
 use crate::cli::output;
-use crate::cli::remote::{Format, ServerFlags, moment, rpc_failure};
+use crate::cli::remote::{Format, ServerFlags, moment, rpc_failure, warn_of_outages};
 use crate::escape::escape_unprintable;
 use crate::fleet::encode::to_millis;
 use crate::fleet::resource_names as names;
@@ -59,9 +59,11 @@ struct Report {
 pub(super) fn run(flags: &PodFlags) -> Result<Status, Failure> {
     let key = PodKey { namespace: flags.namespace.as_str().into(), name: flags.pod.as_str().into() };
     let request = v1::ExplainPodRequest { name: names::pod(&flags.cluster, &key) };
-    let answer = flags
-        .server
-        .ask(async |mut client| Ok(client.explain_pod(request).await.map_err(rpc_failure)?.into_inner()))?;
+    let answer = flags.server.ask(async |mut client| {
+        let answer = client.explain_pod(request).await.map_err(rpc_failure)?.into_inner();
+        warn_of_outages(&mut client).await;
+        Ok(answer)
+    })?;
     let report = report(flags, answer)?;
     match flags.output {
         Format::Table => output::print_text(&text(&report))?,

@@ -44,7 +44,13 @@ fn renewals_run_on_their_own_thread_without_requests() {
     let LeaseOutcome::Granted { lease: held, .. } = granted else { panic!("{granted:?}") };
     let gone = lease("green", 9);
     let (fence, held_leases) = (Arc::<Fence>::default(), Arc::new(held_leases(&[held.clone(), gone.clone()])));
-    let renewer = LeaseRenewer { store, fence: Arc::clone(&fence), held_leases: Arc::clone(&held_leases), duration };
+    let renewer = LeaseRenewer {
+        store,
+        fence: Arc::clone(&fence),
+        held_leases: Arc::clone(&held_leases),
+        duration,
+        conditions: Arc::default(),
+    };
     assert!(!fence.allows(&held));
     let mut lease_renewal = LeaseRenewalThread::start(renewer, Duration::from_millis(1), Arc::default()).unwrap();
     let first = lease_renewal.renewals.blocking_recv().unwrap();

@@ -31,6 +31,7 @@ fn view() -> ClusterView {
         autoscalers: Vec::new(),
         problems: Vec::new(),
         unmanaged_pools: Vec::new(),
+        unusable_nodes: Vec::new(),
         counters: Default::default(),
         pod_durations: Default::default(),
         holds: Default::default(),
@@ -61,6 +62,7 @@ fn machine(claim: &str, stage: StageKind) -> MachineView {
 fn node(machine: MachineView) -> NodeView {
     NodeView {
         name: machine.node.clone().unwrap_or_default(),
+        uid: Default::default(),
         machine: Some(machine),
         provider_id: Default::default(),
         instance_type: Default::default(),

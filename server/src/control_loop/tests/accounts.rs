@@ -53,6 +53,7 @@ impl TwoAccounts {
             store: store.clone(),
             lease: LeaseConfig { owner: "me".to_owned(), duration: LEASE },
             reads_interruptions: false,
+            conditions: Arc::default(),
         };
         let region = |account: &str| {
             let cloud = ClockedCloud::new(SimulatedCloud::new(FaultProfile::default(), None), clock::now);

@@ -37,6 +37,7 @@ fn instance_type() -> InstanceType {
         capacity_type: CapacityType::Spot,
         price: MicroUsd(34_000),
         estimated: false,
+        catalogue_price: None,
         available: true,
         reservation: None,
         labels: Labels::new(),

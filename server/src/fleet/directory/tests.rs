@@ -2,13 +2,14 @@ use super::*;
 
 const OWN: &str = "this replica";
 
-fn row(cluster: &str, epoch: u64, replica: &str, pods: u32, at_ms: i64) -> v1::Cluster {
+fn row(cluster: &str, epoch: i64, replica: &str, pods: i32, at_ms: i64) -> v1::Cluster {
     v1::Cluster {
         name: format!("clusters/{cluster}"),
         epoch,
         replica: replica.to_owned(),
         pod_count: pods,
         observe_time: Some(encode::from_millis(at_ms)),
+        connected: true,
         ..v1::Cluster::default()
     }
 }
@@ -18,7 +19,7 @@ fn at(ms: i64) -> Timestamp {
 }
 
 /// Epoch, replica, pods, age in milliseconds and whether it is stale, of the clusters at `now`.
-fn seen(directory: &Directory, now: i64) -> Vec<(String, u64, String, u32, i64, bool)> {
+fn seen(directory: &Directory, now: i64) -> Vec<(String, i64, String, i32, i64, bool)> {
     let all = directory.all(false, at(now));
     let age = |row: &v1::Cluster| now - row.observe_time.as_ref().map_or(0, encode::to_millis);
     let seen = all
@@ -29,22 +30,23 @@ fn seen(directory: &Directory, now: i64) -> Vec<(String, u64, String, u32, i64, 
 
 fn entry(
     cluster: &str,
-    epoch: u64,
+    epoch: i64,
     replica: &str,
-    pods: u32,
+    pods: i32,
     age: i64,
     stale: bool,
-) -> (String, u64, String, u32, i64, bool) {
+) -> (String, i64, String, i32, i64, bool) {
     (format!("clusters/{cluster}"), epoch, replica.to_owned(), pods, age, stale)
 }
 
-fn stored(cluster: &str, epoch: u64, replica: &str, pods: u32, at_ms: i64) -> ClusterSummaryRow {
+fn stored(cluster: &str, epoch: i64, replica: &str, pods: i32, at_ms: i64) -> ClusterSummaryRow {
     let summary = row(cluster, epoch, replica, pods, at_ms).encode_to_vec();
+    let epoch = encode::unsigned(epoch);
     ClusterSummaryRow { cluster: cluster.into(), epoch, replica: replica.into(), observed_ms: at_ms, summary }
 }
 
 fn set_own(directory: &Directory, cluster: &str, row: v1::Cluster) {
-    directory.publish_own(vec![(cluster.into(), Some(row))], || {});
+    directory.publish_own(vec![(cluster.into(), Some(row))], at(0), || {});
 }
 
 fn both() -> Vec<String> {
@@ -70,6 +72,25 @@ fn clusters_of_every_source_are_listed_with_their_age() {
     assert_eq!(seen(&directory, 5_000), expected);
     assert_eq!(directory.unreachable(), ["clusters/c", "clusters/d"]);
     assert_eq!(directory.all(true, at(5_000)).len(), 1);
+}
+
+#[test]
+fn a_cluster_is_seen_until_its_agent_or_its_replica_is_lost() {
+    let directory = Directory::default();
+    set_own(&directory, "a", row("a", 5, OWN, 1, 2_000));
+    set_own(&directory, "a", v1::Cluster { connected: false, ..row("a", 5, OWN, 1, 8_000) });
+    assert_eq!(seen(&directory, 78_000), [entry("a", 5, OWN, 1, 70_000, false)], "the agent is gone for 70 s");
+    let other: Arc<str> = "two/1".into();
+    let directory = Directory::default();
+    // It changed long ago, and the replica said each second that it is there.
+    directory.set_of_replica(&other, vec![row("b", 6, "two", 2, 2_000)], at(2_000));
+    directory.set_of_replica(&other, Vec::new(), at(60_000));
+    directory.lose_replica(&other);
+    assert_eq!(seen(&directory, 61_000), [entry("b", 6, "two", 2, 1_000, true)]);
+    let directory = Directory::default();
+    set_own(&directory, "c", row("c", 1, OWN, 0, 1_000));
+    directory.publish_own(vec![("c".into(), None)], at(50_000), || {});
+    assert_eq!(seen(&directory, 51_000), [entry("c", 1, OWN, 0, 1_000, true)]);
 }
 
 #[test]

@@ -12,8 +12,8 @@ fn nothing() -> Facts {
         pods: Vec::new(),
         offerings: Vec::new(),
         freezes: Vec::new(),
-        replicas: Vec::new(),
-        is_store_up: true,
+        outages: Vec::new(),
+        is_fleet: false,
     }
 }
 
@@ -56,9 +56,91 @@ fn of(cluster: v1::Cluster) -> Vec<String> {
 }
 
 #[test]
-fn a_fleet_in_which_nothing_is_wrong_has_no_problem() {
+fn a_fleet_in_which_nothing_is_wrong_has_no_problem_and_one_without_clusters_has_the_commands_that_connect_one() {
     assert_eq!(of(cluster()), Vec::<String>::new());
     assert_eq!(problems(&nothing(), NOW_MS), []);
+    assert_eq!(shown(&Facts { clusters: vec![cluster()], is_fleet: true, ..nothing() }), Vec::<String>::new());
+    assert_eq!(
+        shown(&Facts { is_fleet: true, ..nothing() }),
+        [
+            "info problems/NoCluster: no cluster yet (no agent has connected: in each cluster, write the address of this server \
+             into deploy/agent/run/agent.env, and apply the agent) > kubectl apply --server-side -f deploy/crds -f \
+             deploy/agent/namespace.yaml -f deploy/agent/rbac.yaml && kubectl apply --server-side -k deploy/agent/run"
+        ]
+    );
+}
+
+#[test]
+fn a_problem_of_a_cluster_says_since_when() {
+    let since = |cluster: v1::Cluster| {
+        let found = problems(&Facts { clusters: vec![cluster], ..nothing() }, NOW_MS);
+        found.into_iter().map(|problem| (problem.code, problem.start_time)).collect::<Vec<_>>()
+    };
+    let ago = minutes_ago(7);
+    let away = v1::Cluster { connected: false, observe_time: ago, ..cluster() };
+    let syncing = v1::Cluster { synced: false, unsynced_time: ago, ..cluster() };
+    let failed = v1::Cluster { plan_error: "x".to_owned(), plan_error_time: ago, ..cluster() };
+    for (row, code) in [(away, "AgentDisconnected"), (syncing, "NotSynced"), (failed, "PlanFailed")] {
+        assert_eq!(since(row), [(code.to_owned(), ago)]);
+    }
+    let text = || "x".to_owned();
+    let guardrails = v1::Guardrails {
+        shadow: true,
+        shadow_time: ago,
+        circuit_breaker_reason: text(),
+        circuit_breaker_time: ago,
+        launches_blocked_reason: text(),
+        launches_blocked_time: ago,
+        removals_blocked_reason: text(),
+        removals_blocked_time: ago,
+        listing_rejected_reason: text(),
+        listing_rejected_time: ago,
+        backoff_pod_count: 1,
+        backoff_time: ago,
+        ..Default::default()
+    };
+    let partly = v1::Cluster {
+        problems: vec![text()],
+        problems_time: ago,
+        unmanaged_pools: vec![v1::UnmanagedPool::default()],
+        unmanaged_pools_time: ago,
+        autoscalers: vec![text()],
+        autoscalers_time: ago,
+        ..guarded(guardrails)
+    };
+    let all = since(partly);
+    assert_eq!((all.len(), all.iter().filter(|(_, start)| *start == ago).count()), (9, 9), "{all:#?}");
+}
+
+#[test]
+fn what_ends_by_itself_says_when_and_what_it_costs_until_then_and_which_setting_allows_more() {
+    let in_minutes = |minutes: i64| minutes_ago(-minutes);
+    let guardrails = v1::Guardrails {
+        launches_blocked_reason: "a limit".to_owned(),
+        launches_blocked_until_time: in_minutes(4),
+        launches_blocked_setting: "guardrails.launches-per-cluster".to_owned(),
+        removals_blocked_reason: "another limit".to_owned(),
+        removals_blocked_until_time: in_minutes(9),
+        removals_blocked_setting: "guardrails.removal-percent-per-fleet".to_owned(),
+        removals_blocked_price_micro_usd_per_hour: 7_500_000,
+        ..Default::default()
+    };
+    let freeze = v1::Freeze { name: "freezes/7".to_owned(), expire_time: in_minutes(60), ..v1::Freeze::default() };
+    let facts = Facts {
+        clusters: vec![guarded(guardrails)],
+        freezes: vec![freeze],
+        offerings: vec![offering("m6i.large", "use1-az2", 2, 1), offering("m6i.large", "use1-az1", 3, 2)],
+        ..nothing()
+    };
+    let found = problems(&facts, NOW_MS);
+    let of = |code: &str| {
+        let found = found.iter().find(|problem| problem.code == code).unwrap_or_else(|| panic!("{code}"));
+        (found.end_time, found.price_micro_usd_per_hour, &*found.setting)
+    };
+    assert_eq!(of("LaunchesBlocked"), (in_minutes(4), 0, "guardrails.launches-per-cluster"));
+    assert_eq!(of("RemovalsBlocked"), (in_minutes(9), 7_500_000, "guardrails.removal-percent-per-fleet"));
+    assert_eq!(of("Frozen"), (in_minutes(60), 0, ""));
+    assert_eq!(of("Shortage"), (in_minutes(3), 0, ""), "when the last of them is over");
 }
 
 #[test]
@@ -70,20 +152,23 @@ fn a_cluster_without_decisions_has_one_cause() {
     assert_eq!(
         of(lost),
         [format!(
-            "critical clusters/shop/problems/NoOwner: no server decides for it (no replica that answers owns it, or its agent \
-             is connected to none) > {pods}"
+            "critical clusters/shop/problems/NoOwner: no server decides (no replica that answers owns the cluster, or its agent is \
+             connected to none) > {pods}"
         )]
     );
     let away = v1::Cluster { connected: false, synced: false, plan_error: "x".to_owned(), ..cluster() };
     assert_eq!(
         of(away),
-        [format!("critical clusters/shop/problems/AgentDisconnected: its agent is disconnected > {pods}")]
+        [format!(
+            "critical clusters/shop/problems/AgentDisconnected: the agent is disconnected (nothing is decided until it is \
+             connected again) > {pods}"
+        )]
     );
     let syncing = v1::Cluster { synced: false, plan_error: "x".to_owned(), ..cluster() };
     assert_eq!(
         of(syncing),
         [
-            "warning clusters/shop/problems/NotSynced: its agent is sending its state (nothing is decided until it is complete) > \
+            "warning clusters/shop/problems/NotSynced: the agent is sending the state of the cluster (nothing is decided until it is complete) > \
           fleetwright fleet clusters --filter 'name = \"clusters/shop\"' -o yaml"
         ]
     );
@@ -91,15 +176,31 @@ fn a_cluster_without_decisions_has_one_cause() {
     assert_eq!(
         of(v1::Cluster { synced: false, ..guarded(quarantined) }),
         [
-            "critical clusters/shop/problems/Quarantined: the snapshot of its agent is quarantined (it lost 9 of 10 nodes) > \
+            "critical clusters/shop/problems/Quarantined: the snapshot of the agent is quarantined (it lost 9 of 10 nodes) > \
           fleetwright quarantine release shop"
         ]
     );
     let failed = v1::Cluster { plan_error: "no catalogue".to_owned(), ..cluster() };
     assert_eq!(
         of(failed),
-        ["critical clusters/shop/problems/PlanFailed: its last plan failed (no catalogue) > \
+        ["critical clusters/shop/problems/PlanFailed: the last plan failed (no catalogue) > \
           fleetwright history --cluster shop"]
+    );
+}
+
+#[test]
+fn a_cluster_without_its_agent_says_why_the_agent_ended_its_stream() {
+    let pods = "kubectl get pods -n fleetwright-system -l app.kubernetes.io/name=fleetwright-agent";
+    let why = "the agent ended its stream because the API server of the cluster does not answer";
+    let away = v1::Cluster { connected: false, synced: false, disconnect_reason: why.to_owned(), ..cluster() };
+    assert_eq!(
+        of(away.clone()),
+        [format!("critical clusters/shop/problems/AgentDisconnected: the agent is disconnected ({why}) > {pods}")]
+    );
+    // No replica has owned it since.
+    assert_eq!(
+        of(v1::Cluster { stale: true, ..away }),
+        [format!("critical clusters/shop/problems/NoOwner: no server decides ({why}) > {pods}")]
     );
 }
 
@@ -131,7 +232,7 @@ fn each_guardrail_in_effect_is_a_problem() {
              fleetwright fleet pods --cluster shop",
             "warning clusters/shop/problems/LaunchesBlocked: launches are blocked (rate limit) > \
              fleetwright history --cluster shop",
-            "critical clusters/shop/problems/ListingRejected: the cloud's list of its instances is suspicious (half are missing) \
+            "critical clusters/shop/problems/ListingRejected: the cloud's list of instances is suspicious (half are missing) \
              > fleetwright removals",
             "warning clusters/shop/problems/RemovalsBlocked: removals are blocked (budget) > \
              fleetwright history --cluster shop",
@@ -149,6 +250,7 @@ fn what_keeps_fleetwright_from_a_part_of_a_cluster_is_a_problem() {
     let partly = v1::Cluster {
         problems: vec!["NodePool x cannot be read".to_owned(), "pods cannot be watched".to_owned()],
         unmanaged_pools: vec![left],
+        unusable_nodes: vec!["Node n-1 has a taint".to_owned()],
         autoscalers: vec!["karpenter".to_owned(), "cluster-autoscaler".to_owned()],
         ..cluster()
     };
@@ -156,6 +258,7 @@ fn what_keeps_fleetwright_from_a_part_of_a_cluster_is_a_problem() {
     assert_eq!(
         of(partly),
         [
+            format!("warning clusters/shop/problems/NodesUnusable: 1 Nodes stay and take no pod (Node n-1 has a taint) > {show}"),
             "warning clusters/shop/problems/OtherAutoscaler: another autoscaler is active: karpenter, cluster-autoscaler (two \
              of them launch and remove machines for the same pods) > \
              fleetwright freeze --reason 'two autoscalers' --cluster shop"
@@ -175,7 +278,7 @@ fn what_keeps_fleetwright_from_a_part_of_a_cluster_is_a_problem() {
     assert_eq!(
         shown(&Facts { pools: vec![pool], ..nothing() }),
         [
-            "warning clusters/shop/pools/spot/problems/NodePoolNotReady: no instance can be launched from it (its EC2NodeClass is \
+            "warning clusters/shop/pools/spot/problems/NodePoolNotReady: no instance is launched from the NodePool (its EC2NodeClass is \
           not ready) > kubectl describe nodepool spot"
         ]
     );
@@ -226,12 +329,12 @@ fn pods_that_wait_for_more_than_five_minutes_are_one_problem_for_each_reason() {
     assert_eq!(longest.and_then(|problem| problem.start_time), minutes_ago(30));
 }
 
-fn offering(instance_type: &str, zone: &str, until_minutes: i64, failures: u32) -> v1::Offering {
+fn offering(instance_type: &str, zone: &str, until_minutes: i64, failures: i32) -> v1::Offering {
     v1::Offering {
         name: format!("offerings/{instance_type}.{zone}"),
         instance_type: instance_type.to_owned(),
         zone_id: zone.to_owned(),
-        capacity_type: "spot".to_owned(),
+        capacity_type: v1::CapacityType::Spot.into(),
         failure_count: failures,
         refuse_time: minutes_ago(until_minutes),
         exclude_until_time: minutes_ago(-until_minutes),
@@ -264,7 +367,7 @@ fn offerings_that_are_excluded_now_are_one_problem_for_each_type() {
 }
 
 #[test]
-fn freezes_replicas_and_the_store_are_problems_of_the_fleet_or_of_their_target() {
+fn freezes_and_what_the_fleet_depends_on_are_problems_of_the_fleet_or_of_their_target() {
     let freeze = |id: u32, target: &str, only_disruption| v1::Freeze {
         name: format!("freezes/{id}"),
         target: target.to_owned(),
@@ -274,12 +377,15 @@ fn freezes_replicas_and_the_store_are_problems_of_the_fleet_or_of_their_target()
         only_disruption,
         ..v1::Freeze::default()
     };
-    let replica =
-        |name: &str, reachable| v1::Replica { replica: name.to_owned(), reachable, reason: "refused".to_owned() };
+    let outage = v1::Problem {
+        name: "problems/StoreUnavailable".to_owned(),
+        severity: Critical.into(),
+        summary: "the store does not answer".to_owned(),
+        ..v1::Problem::default()
+    };
     let facts = Facts {
         freezes: vec![freeze(7, "", false), freeze(8, "clusters/shop", true)],
-        replicas: vec![replica("one", true), replica("two", false)],
-        is_store_up: false,
+        outages: vec![outage],
         ..nothing()
     };
     assert_eq!(
@@ -287,9 +393,7 @@ fn freezes_replicas_and_the_store_are_problems_of_the_fleet_or_of_their_target()
         [
             "info clusters/shop/problems/Frozen.8: voluntary disruption is frozen (incident 4, by ana) > fleetwright thaw --id 8",
             "info problems/Frozen.7: launches and voluntary removals are frozen (incident 4, by ana) > fleetwright thaw --id 7",
-            "warning problems/ReplicaUnreachable-two: replica two does not answer (refused) > fleetwright fleet clusters -o wide",
-            "critical problems/StoreUnavailable: the store does not answer (nothing is decided, and freezes and refused offerings \
-             are not known, until it does) > ",
+            "critical problems/StoreUnavailable: the store does not answer > ",
         ]
     );
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use auth::cluster_access::{CLUSTERS_KEY, ClusterAccess};
 use fleetwright_rpc::MAX_MESSAGE_BYTES;
 use fleetwright_rpc::v1::capacity_service_client::CapacityServiceClient;
 use fleetwright_rpc::v1::fleet_service_client::FleetServiceClient;
@@ -20,36 +21,59 @@ pub(crate) const PART_KEY: &str = "fleetwright-part";
 /// Deadline of a request to a replica.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Maximum bytes of an answer: a part has as many rows as the greatest page.
+const MAX_PART_BYTES: usize = 4 * MAX_MESSAGE_BYTES;
+
 /// Client of another replica.
 pub(crate) type ReplicaClient = FleetServiceClient<InterceptedService<Channel, ReplicaCredentials>>;
 
 /// Client of the capacity of another replica.
 pub(crate) type CapacityClient = CapacityServiceClient<InterceptedService<Channel, ReplicaCredentials>>;
 
-/// A connection to another replica, with a client for each service.
+/// A connection to another replica.
 #[derive(Clone)]
 pub(crate) struct ReplicaConnection {
-    pub(crate) fleet: ReplicaClient,
-    pub(crate) capacity: CapacityClient,
+    channel: Channel,
+    bearer: AsciiMetadataValue,
 }
 
-/// Adds the token of the replica that is asked, and asks for its part alone.
+impl ReplicaConnection {
+    /// The client of the fleet, for requests of clients with this access.
+    pub(crate) fn fleet(&self, access: &ClusterAccess) -> ReplicaClient {
+        let client = FleetServiceClient::with_interceptor(self.channel.clone(), self.credentials(access));
+        client.max_decoding_message_size(MAX_PART_BYTES)
+    }
+
+    /// The client of the capacity, for requests of clients with this access.
+    pub(crate) fn capacity(&self, access: &ClusterAccess) -> CapacityClient {
+        let client = CapacityServiceClient::with_interceptor(self.channel.clone(), self.credentials(access));
+        client.max_decoding_message_size(MAX_PART_BYTES)
+    }
+
+    fn credentials(&self, access: &ClusterAccess) -> ReplicaCredentials {
+        // Names of clusters have no character that metadata lack; the other replica refuses a request with an empty value.
+        let value = |clusters: String| clusters.parse().unwrap_or_else(|_| AsciiMetadataValue::from_static(""));
+        let clusters = access.to_metadata().map(value);
+        ReplicaCredentials { bearer: self.bearer.clone(), clusters }
+    }
+}
+
+/// Adds the token of the replica that is asked and what the client may see, and asks for its part alone.
 #[derive(Clone)]
 pub(crate) struct ReplicaCredentials {
     bearer: AsciiMetadataValue,
+    clusters: Option<AsciiMetadataValue>,
 }
 
 impl Interceptor for ReplicaCredentials {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         request.metadata_mut().insert("authorization", self.bearer.clone());
         request.metadata_mut().insert(PART_KEY, AsciiMetadataValue::from_static("1"));
+        if let Some(clusters) = &self.clusters {
+            request.metadata_mut().insert(CLUSTERS_KEY, clusters.clone());
+        }
         Ok(request)
     }
-}
-
-/// Whether the client asks for the part that this replica knows.
-pub(crate) fn is_part<T>(request: &Request<T>) -> bool {
-    request.metadata().contains_key(PART_KEY)
 }
 
 /// A connection to the replica at `endpoint`, once it is connected.
@@ -74,15 +98,7 @@ pub(super) async fn connect(endpoint: &ReplicaEndpoint) -> Result<ReplicaConnect
         .map_err(|error| innermost(&error))?;
     let mut bearer = bearer;
     bearer.set_sensitive(true);
-    let credentials = ReplicaCredentials { bearer };
-    let fleet = FleetServiceClient::with_interceptor(channel.clone(), credentials.clone());
-    let capacity = CapacityServiceClient::with_interceptor(channel, credentials);
-    // A part has as many rows as the greatest page.
-    let most = 4 * MAX_MESSAGE_BYTES;
-    Ok(ReplicaConnection {
-        fleet: fleet.max_decoding_message_size(most),
-        capacity: capacity.max_decoding_message_size(most),
-    })
+    Ok(ReplicaConnection { channel, bearer })
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {

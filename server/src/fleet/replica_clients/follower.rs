@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use auth::cluster_access::ClusterAccess;
 use fleetwright_proto::v1;
 use model::ClusterName;
 use prost_types::Duration as ProtoDuration;
@@ -64,7 +65,7 @@ impl Follower {
 
     /// Returns why it ended. A watch whose position is lost begins again with a list.
     async fn follow_connected(&self, connection: ReplicaConnection) -> String {
-        let mut client = connection.fleet.clone();
+        let mut client = connection.fleet(&ClusterAccess::all());
         loop {
             let ended = match self.list(&mut client).await {
                 Ok(token) => {
@@ -106,6 +107,7 @@ impl Follower {
                 Ok(Err(status)) => return status,
                 Err(_) => return Status::unavailable(format!("it was silent for {} s", MAX_SILENCE.as_secs())),
             };
+            self.clients.heard(&self.instance);
             self.directory.set_of_replica(&self.instance, message.clusters, clock::now());
             let released = message.deleted.iter().filter_map(|name| parse_cluster(name).ok()).collect();
             self.directory.release_of_replica(&self.instance, &released);

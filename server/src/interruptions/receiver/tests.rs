@@ -8,7 +8,7 @@ use cloud::provider::Override;
 use cloud::simulated::{ClockedCloud, FaultProfile, Placement, SimulatedCloud};
 use cloud_ec2::{Credentials, Ec2Cloud, Settings};
 use model::interruption::InterruptionKind;
-use model::{CapacityType, Timestamp};
+use model::{CapacityType, Millis, Timestamp};
 use simulated_ec2::{AccountSettings, Delivery as DeliveryFaults, Effect, FaultRule, SimulatedEc2};
 use store::memory::MemoryStore;
 
@@ -36,7 +36,7 @@ impl Account {
     }
 
     async fn without_queue() -> Self {
-        let time = Arc::new(AtomicI64::new(1_800_000_000_000));
+        let time = Arc::new(AtomicI64::new(clock::now().as_millis()));
         let clock = Arc::clone(&time);
         let cloud = SimulatedCloud::new(FaultProfile::default(), None);
         let cloud = ClockedCloud::new(cloud, move || Timestamp::from_millis(clock.load(Ordering::SeqCst)));
@@ -84,7 +84,7 @@ impl Account {
 
     fn receiver(&self, store: &Arc<MemoryStore>) -> Arc<Receiver> {
         let store = Arc::clone(store) as Arc<dyn Store>;
-        Receiver::new(self.adapter.interruption_queue(QUEUE), store, scope())
+        Receiver::new(self.adapter.interruption_queue(QUEUE), store, scope(), Arc::default())
     }
 }
 
@@ -172,10 +172,12 @@ async fn a_message_without_a_notice_is_deleted_and_a_failure_ends_nothing() {
     account.ec2.add_fault(FaultRule::times("ReceiveMessage", 1, Effect::error("AccessDenied")));
     let receiver = account.receiver(&store);
     assert_eq!(receiver.round(Duration::ZERO).await, None);
-    assert_eq!(*receiver.failing.lock().unwrap(), Some("AccessDenied"));
+    // One failure is no outage: it must last.
+    let works = |after| receiver.conditions.works(&Dependency::Queue(scope()), clock::now() + Millis::from_secs(after));
+    assert_eq!((works(5), works(60)), (true, false));
     account.launch(1);
     until("the message is received", async || receiver.round(Duration::from_secs(1)).await == Some(1)).await;
-    assert_eq!(*receiver.failing.lock().unwrap(), None);
+    assert!(works(60));
     // The first message does not return. Another one says that the instance has booted, which is no notice either.
     account.time.fetch_add(31_000, Ordering::SeqCst);
     assert_eq!(receiver.round(Duration::from_secs(1)).await, Some(1));

@@ -3,7 +3,10 @@
 use crate::escape::is_unprintable;
 
 /// Characters of [`prose`] that GitHub may interpret.
-const ACTIVE: &str = "\\`*_{}[]<>()#+-.!|~&@:$^";
+const ACTIVE: &str = "\\`*_{}[]<>()#.!|~&@:$^";
+
+/// Characters that begin an item of a list, and mean nothing later in a line.
+const ACTIVE_FIRST: &str = "+-";
 
 /// `text` as inline code, in which GitHub interprets no markup, mention, reference or address. The
 /// two characters that could end the code or the cell of a table are replaced by ones that look
@@ -26,7 +29,9 @@ pub(super) fn prose(text: &str) -> String {
     for c in text.chars() {
         match c {
             c if is_unprintable(c) => escaped.push(' '),
-            c if ACTIVE.contains(c) => escaped.extend(['\\', c]),
+            c if ACTIVE.contains(c) || (ACTIVE_FIRST.contains(c) && escaped.trim_start().is_empty()) => {
+                escaped.extend(['\\', c])
+            }
             c => escaped.push(c),
         }
         if matches!(c, '@' | '#') {
@@ -57,6 +62,8 @@ mod tests {
         assert_eq!(prose("<img> | `x`"), "\\<img\\> \\| \\`x\\`");
         assert_eq!(prose("@admin fixes #1"), "\\@&#8203;admin fixes \\#&#8203;1");
         assert_eq!(prose("[x](http://evil.com)"), "\\[x\\]\\(http\\://evil\\.com\\)");
+        assert_eq!(prose("- item on-demand 1+1"), "\\- item on-demand 1+1");
+        assert_eq!(prose("\n- item"), " \\- item");
         assert_eq!(prose("a\n# b"), "a \\#&#8203; b");
         assert_eq!(prose("&lt;b&gt;"), "\\&lt;b\\&gt;");
     }

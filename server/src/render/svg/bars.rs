@@ -1,5 +1,6 @@
 //! One node: its box, and a bar for each resource.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -24,6 +25,8 @@ const FOOT: usize = 16;
 
 /// Length below which a pod has no border, in tenths of a pixel.
 const SHORT: i64 = 30;
+/// By how much the shortest bar is shorter than the longest one: texts and pods have to be seen.
+const SHORTEST: i64 = 4;
 /// Prefix of resources of the network, which no machine is bought for.
 const VPC: &str = "vpc.amazonaws.com/";
 
@@ -41,9 +44,14 @@ pub(super) fn height(node: &NodeView<'_>) -> usize {
     HEAD + BAR * resources(node).len() + FOOT
 }
 
+/// Nothing of a node that is removed.
+///
 /// CPU and memory; devices, which cost money when nobody uses them; other resources if they are
 /// requested, of which the number of pods only if it is what is scarce.
 fn resources<'n>(node: &'n NodeView<'_>) -> Vec<&'n str> {
+    if node.is_removed {
+        return Vec::new();
+    }
     let is_device = |name: &str| name.contains('/') && !name.starts_with(VPC);
     let is_shown = |name: &str| match name {
         CPU | MEMORY => false,
@@ -52,6 +60,18 @@ fn resources<'n>(node: &'n NodeView<'_>) -> Vec<&'n str> {
     };
     let present = node.allocatable.iter().filter(|(_, amount)| *amount > 0).map(|(name, _)| name.as_ref());
     [CPU, MEMORY].into_iter().chain(present.filter(|name| is_shown(name))).collect()
+}
+
+/// The largest amount of each resource that a node has: the bar of that node has the whole length.
+pub(super) fn largest<'n>(nodes: &'n [NodeView<'_>]) -> BTreeMap<&'n str, i64> {
+    let mut largest: BTreeMap<&str, i64> = BTreeMap::new();
+    for node in nodes {
+        for resource in resources(node) {
+            let most = largest.entry(resource).or_default();
+            *most = node.whole(resource).max(*most);
+        }
+    }
+    largest
 }
 
 impl NodeView<'_> {
@@ -69,6 +89,11 @@ impl NodeView<'_> {
     /// What is requested of `name`.
     fn used(&self, name: &str) -> i64 {
         self.used.get(name)
+    }
+
+    /// What its bar of `name` stands for.
+    fn whole(&self, name: &str) -> i64 {
+        self.allocatable.get(name).max(self.used(name))
     }
 }
 
@@ -107,6 +132,12 @@ impl Scale<'_> {
     }
 }
 
+/// The length of a bar for `whole`, in tenths of a pixel, if one for `largest` has the length `full`.
+fn length(full: i64, whole: i64, largest: i64) -> i64 {
+    let length = i128::from(full) * i128::from(whole) / i128::from(largest.max(1));
+    i64::try_from(length).unwrap_or(full).clamp(full / SHORTEST, full)
+}
+
 fn tenths(tenths: i64) -> String {
     match (tenths / 10, tenths % 10) {
         (whole, 0) => whole.to_string(),
@@ -114,16 +145,20 @@ fn tenths(tenths: i64) -> String {
     }
 }
 
-/// Writes `node` at `place`.
+/// Writes `node` at `place`, with bars by the [`largest`] amounts.
 pub(super) fn write_node(
     rendering: &Rendering<'_>,
     node: &NodeView<'_>,
-    palette: &Palette<'_>,
+    (palette, largest): (&Palette<'_>, &BTreeMap<&str, i64>),
     place: NodeBox,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let NodeBox { x, y, width, height } = place;
-    let class = if node.exists { " class=\"e\"" } else { "" };
+    let class = match (node.exists, node.is_removed) {
+        (_, true) => " class=\"e x\"",
+        (true, false) => " class=\"e\"",
+        (false, false) => "",
+    };
     let left = x + INSET;
     let price = node.price.map_or_else(String::new, |price| format!("${price}/h"));
     writeln!(out, "<g data-node=\"{}\"{class}>", attribute(node.name))?;
@@ -139,8 +174,9 @@ pub(super) fn write_node(
     )?;
     let mut scales: Vec<Scale<'_>> = Vec::new();
     for (at, resource) in resources(node).into_iter().enumerate() {
-        let whole = node.allocatable.get(resource).max(node.used(resource));
-        let length = i64::try_from(10 * (width - 2 * INSET)).unwrap_or(0);
+        let whole = node.whole(resource);
+        let full = i64::try_from(10 * (width - 2 * INSET)).unwrap_or(0);
+        let length = length(full, whole, largest.get(resource).copied().unwrap_or(whole));
         let (left, top) = (i64::try_from(10 * left).unwrap_or(0), y + HEAD + BAR * at);
         scales.push(Scale { resource, whole, length, left, top, filled: 0 });
     }
@@ -155,6 +191,9 @@ pub(super) fn write_node(
 
 /// The whole bars in grey, which the pods cover, and their texts.
 fn write_unused(node: &NodeView<'_>, scales: &[Scale<'_>], out: &mut dyn Write) -> io::Result<()> {
+    if scales.is_empty() {
+        return Ok(());
+    }
     let (mut path, mut unused) = (String::new(), Resources::new());
     for scale in scales {
         let (x, width) = (tenths(scale.left), tenths(scale.length));
@@ -265,6 +304,13 @@ mod tests {
         assert_eq!(readable(MEMORY, 3 << 29), "1.5Gi");
         assert_eq!(readable(MEMORY, 256 << 20), "256Mi");
         assert_eq!(readable("nvidia.com/gpu", 2), "2");
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_its_amount_and_no_shorter_than_a_quarter() {
+        assert_eq!([8, 4, 2, 1, 0].map(|cpus| length(2640, cpus, 8)), [2640, 1320, 660, 660, 660]);
+        // Of a resource that no node has.
+        assert_eq!(length(2640, 0, 0), 660);
     }
 
     #[test]

@@ -22,6 +22,21 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
+/// `text` in parts of at most `most` characters, as far as its words allow.
+pub(super) fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match parts.last_mut() {
+            Some(part) if part.chars().count() + 1 + word.chars().count() <= most => {
+                part.push(' ');
+                part.push_str(word);
+            }
+            _ => parts.push(word.to_owned()),
+        }
+    }
+    parts
+}
+
 /// Text with the characters of markup as references. Characters that XML 1.0 does not allow, and
 /// those that reorder text, become spaces.
 #[derive(Debug, Clone, Copy)]
@@ -67,5 +82,13 @@ mod tests {
         assert_eq!(shortened("abcde", 5), "abcde");
         assert_eq!(shortened("abcdef", 5), "abcd…");
         assert_eq!(shortened("äöüäöü", 3), "äö…");
+    }
+
+    #[test]
+    fn a_line_is_wrapped_between_words() {
+        assert_eq!(wrapped("ab cd ef", 5), ["ab cd", "ef"]);
+        assert_eq!(wrapped("ab cd ef", 4), ["ab", "cd", "ef"]);
+        assert_eq!(wrapped("äö abcdefg äö", 4), ["äö", "abcdefg", "äö"]);
+        assert_eq!(wrapped("ab cd ef", 8), ["ab cd ef"]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::labels::{INSTANCE_TYPE, ZONE};
 use model::plan::PlannedNode;
-use model::{MicroUsd, Node, NodeName, Resources};
+use model::{MicroUsd, Node, NodeName, NodeStage, Resources};
 use repack::HeldNode;
 use verifier::kernel::DaemonSets;
 
@@ -22,6 +22,8 @@ pub(super) struct NodeView<'r> {
     pub(super) description: String,
     pub(super) price: Option<MicroUsd>,
     pub(super) exists: bool,
+    /// Whether it exists and the plan of a repacked cluster removes it.
+    pub(super) is_removed: bool,
     pub(super) allocatable: &'r Resources,
     /// Requests of DaemonSet pods.
     pub(super) daemons: Resources,
@@ -36,7 +38,7 @@ pub(super) struct NodeView<'r> {
 }
 
 /// The nodes to launch, then the nodes that exist and take pods; in a repacked cluster also those
-/// that stay without taking any.
+/// that stay without taking any, and at last those that are removed.
 pub(super) fn views<'r>(rendering: &Rendering<'r>) -> Vec<NodeView<'r>> {
     let launched = rendering.plan.nodes.iter().chain(&rendering.plan.static_nodes);
     let mut views: Vec<NodeView<'r>> = launched.map(|node| launched_view(rendering, node)).collect();
@@ -47,6 +49,10 @@ pub(super) fn views<'r>(rendering: &Rendering<'r>) -> Vec<NodeView<'r>> {
     for (pod, node) in &rendering.plan.placements {
         existing.entry(*node).or_default().0.push(*pod);
     }
+    let known: &'r [Node] = if rendering.repacking.is_some() { &rendering.input.nodes } else { &[] };
+    let removed = known.iter().zip(0_u32..).filter(|(node, at)| is_removed(node) && !existing.contains_key(at));
+    let mut removed: Vec<NodeView<'r>> = removed.map(|(node, _)| removed_view(node)).collect();
+    removed.sort_by(|one, other| natural_order(one.name, other.name));
     let daemons = DaemonSets::of(rendering.input);
     let mut existing: Vec<NodeView<'r>> = existing
         .into_iter()
@@ -57,7 +63,13 @@ pub(super) fn views<'r>(rendering: &Rendering<'r>) -> Vec<NodeView<'r>> {
         .collect();
     existing.sort_by(|one, other| natural_order(one.name, other.name));
     views.append(&mut existing);
+    views.append(&mut removed);
     views
+}
+
+/// Repacking plans as if the nodes that it removes were being deleted.
+fn is_removed(node: &Node) -> bool {
+    node.stage == NodeStage::Deleting
 }
 
 fn launched_view<'r>(rendering: &Rendering<'r>, node: &'r PlannedNode) -> NodeView<'r> {
@@ -77,6 +89,7 @@ fn launched_view<'r>(rendering: &Rendering<'r>, node: &'r PlannedNode) -> NodeVi
         ),
         price: Some(node.cost()),
         exists: false,
+        is_removed: false,
         allocatable: &machine.allocatable,
         daemons,
         running: Resources::new(),
@@ -102,13 +115,12 @@ fn existing_view<'r>(
     let mut used = daemons.clone();
     used.add(&running);
     pods.iter().for_each(|pod| used.add(requests(rendering, *pod)));
-    let label = |key: &str| node.labels.get(key).map_or("?", |value| value.as_ref());
-    let state = if held.is_some() { "exists, held" } else { "exists" };
     NodeView {
         name: name(&node.name),
-        description: format!("{} · {} · {state}", label(INSTANCE_TYPE), label(ZONE)),
+        description: description(node, if held.is_some() { "exists, held" } else { "exists" }),
         price: held.map(|held| held.price),
         exists: true,
+        is_removed: false,
         allocatable: &node.allocatable,
         daemons,
         running,
@@ -116,6 +128,29 @@ fn existing_view<'r>(
         used,
         pods,
     }
+}
+
+/// A node that is removed, without what is on it.
+fn removed_view(node: &Node) -> NodeView<'_> {
+    NodeView {
+        name: name(&node.name),
+        description: description(node, "removed"),
+        price: None,
+        exists: true,
+        is_removed: true,
+        allocatable: &node.allocatable,
+        daemons: Resources::new(),
+        running: Resources::new(),
+        running_names: String::new(),
+        used: Resources::new(),
+        pods: Vec::new(),
+    }
+}
+
+/// Type, zone and state of a node that exists.
+fn description(node: &Node, state: &str) -> String {
+    let label = |key: &str| node.labels.get(key).map_or("?", |value| value.as_ref());
+    format!("{} · {} · {state}", label(INSTANCE_TYPE), label(ZONE))
 }
 
 fn name(name: &NodeName) -> &str {

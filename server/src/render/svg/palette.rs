@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::super::Rendering;
-use super::layout::COLUMN;
+use super::layout::{COLUMN, LINE};
 use super::markup::{shortened, text};
 use super::node_view::NodeView;
 
@@ -61,7 +61,7 @@ impl<'r> Palette<'r> {
     /// Writes the legend with its corner at `(x, y)`.
     pub(super) fn write_legend(&self, (x, y): (usize, usize), columns: usize, out: &mut dyn Write) -> io::Result<()> {
         for (at, (class, name)) in self.legend.iter().enumerate() {
-            let (x, y) = (x + at % columns * COLUMN, y + at / columns * 20);
+            let (x, y) = (x + at % columns * COLUMN, y + at / columns * LINE);
             let name = shortened(name, 38);
             writeln!(
                 out,

@@ -18,6 +18,7 @@ fn machine(pool: &str, zone: &str, capacity_type: CapacityType) -> NodeView {
     let claim = format!("{pool}-{zone}-{}", capacity_type.as_str());
     NodeView {
         name: claim.as_str().into(),
+        uid: Default::default(),
         machine: Some(MachineView {
             claim: claim.as_str().into(),
             node: Some(claim.as_str().into()),
@@ -60,6 +61,7 @@ fn pool(name: &str) -> PoolView {
             (DisruptionReason::Underutilized, 1),
         ],
         leaving: 1,
+        drifted: 2,
         limited_pods: 4,
     }
 }
@@ -92,6 +94,7 @@ fn view(name: &str, pools: &[&str]) -> ClusterView {
         autoscalers: Vec::new(),
         problems: Vec::new(),
         unmanaged_pools: Vec::new(),
+        unusable_nodes: Vec::new(),
         counters: Default::default(),
         pod_durations: Default::default(),
         holds: HoldCounts { waiting: 1, ready: 2, price: MicroUsd(250_000) },
@@ -207,6 +210,16 @@ fn the_time_without_a_complete_state_is_measured_until_now() {
     ] {
         assert!(all.iter().any(|found| found == line), "{line} is not among {all:#?}");
     }
+}
+
+#[test]
+fn a_cluster_without_its_agent_has_the_time_of_its_last_snapshot() {
+    let synced_since = Some(Timestamp::from_millis(2_500));
+    let lost = ClusterView { connected: false, synced: false, synced_since, ..view("shop", &[]) };
+    let fleet = fleet(vec![lost, view("bank", &[])]);
+    let time = of(&fleet, "fleetwright_cluster_synced_timestamp_seconds");
+    assert_eq!(time, [r#"cluster="bank"} 0"#, r#"cluster="shop"} 2.5"#]);
+    assert_eq!(of(&fleet, "fleetwright_cluster_synced"), [r#"cluster="bank"} 1"#, r#"cluster="shop"} 0"#]);
 }
 
 /// A name from a cluster is one value of one label.

@@ -1,6 +1,6 @@
 // Views of a cluster and of a node of it, for those who own them.
 
-import { age, dollars, idOf, number, visible, word } from "./format.js";
+import { age, capacityType, dollars, idOf, number, visible, word } from "./format.js";
 import { CostBar, CostParts } from "./cost_parts.js";
 import { FreezeForm } from "./freezes.js";
 import { html } from "./html.js";
@@ -34,9 +34,9 @@ function NodeBox({ node }) {
         <rect class="box" x="0.5" y="0.5" width=${BOX - 1} height="13" />
         <rect class="fill" x="0.5" y="0.5" width=${(BOX - 1) * (share ?? 0)} height="13" />
       </svg>`}
-    <span><${Name} text=${idOf(node.name)} /></span></a>
+    <span><${Name} text=${node.node || idOf(node.name)} /></span></a>
     <span class=${kind}>${stage}</span>
-    <span class="soft">${visible(node.instanceType)}, ${visible(node.zone)}, ${visible(node.capacityType)}</span>
+    <span class="soft">${visible(node.instanceType)}, ${visible(node.zone)}, ${capacityType(node.capacityType)}</span>
     <span>${number(node.podCount, "pod")}, ${percent}</span>
     ${node.nodeClaim
       ? html`<span>${dollars(node.priceMicroUsdPerHour)} an hour, ${dollars(wasteOf(node))} of it wasted</span>`
@@ -44,6 +44,17 @@ function NodeBox({ node }) {
     ${node.removalReason && html`<span class="busy">leaves: <${Name} text=${node.removalReason} /></span>`}
     ${node.drainBlockedReason && html`<span class="bad">its drain waits: <${Name} text=${node.drainBlockedReason} /></span>`}
   </li>`;
+}
+
+// What a NodePool uses of its limits and budgets, and what of it has drifted.
+function poolFacts(pool) {
+  const limits = pool.resources.filter((one) => one.limit).map((one) => `${one.resource} ${one.usage} of ${one.limit}`);
+  const budgets = pool.disruptionAllowances.map((one) => `${word(one.reason, "DISRUPTION_REASON_")} ${one.nodeCount}`);
+  return visible([
+    limits.length ? `limits: ${limits.join(", ")}` : "no limits",
+    `${number(pool.disruptedNodeCount, "node")} disrupted${budgets.length ? `, budgets allow ${budgets.join(", ")}` : ""}`,
+    `${pool.driftedNodeCount} drifted`,
+  ].join("; "));
 }
 
 function Nodes({ query, pools }) {
@@ -59,7 +70,8 @@ function Nodes({ query, pools }) {
       return html`<section key=${name}>
         <h3>${name ? html`NodePool <${Name} text=${name} />` : "Without a NodePool"}</h3>
         <p class="soft">${number(own.length, "node")}${pool ? `, ${dollars(pool.priceMicroUsdPerHour)} an hour, weight ${pool.weight}` : ""}</p>
-        ${pool?.notReadyReason && html`<p class="bad">Nothing is launched from it: <${Name} text=${pool.notReadyReason} /></p>`}
+        ${pool && html`<p class="soft">${poolFacts(pool)}</p>`}
+        ${pool?.notReadyReason && html`<p class="bad">Nothing is launched from it${pool.notReadyTime ? ` for ${age(pool.notReadyTime)}` : ""}: <${Name} text=${pool.notReadyReason} /></p>`}
         <ul class="nodes">${own.map((node) => html`<${NodeBox} key=${node.name} node=${node} />`)}</ul></section>`;
     })}`;
 }
@@ -85,9 +97,9 @@ export function ClusterView({ queries, session, ids: [cluster] }) {
   return html`<h1>Cluster <${Name} text=${cluster} /></h1>
     <section><h2>Problems</h2><${Problems} query=${queries.use(`${path}/problems?pageSize=100`)} isOfCluster=${true} />
       <${FreezeForm} session=${session} target=${`clusters/${cluster}`} what="the cluster" /></section>
-    <section><h2>Pods that wait</h2><${Pods} query=${queries.use(`${path}/pods?pageSize=100&orderBy=create_time`)} /></section>
+    <section><h2>Pods that wait</h2><${Pods} query=${queries.use(`${path}/namespaces/-/pods?pageSize=100&orderBy=create_time`)} /></section>
     <section><h2>Nodes</h2><${Nodes} query=${queries.use(`${path}/nodes?pageSize=${NODES_SHOWN}`)} pools=${pools} /></section>
-    <section><h2>Decisions</h2><${Decisions} query=${queries.use(`${path}/decisions?full=true&pageSize=50`)} isOfCluster=${true} /></section>`;
+    <section><h2>Decisions</h2><${Decisions} query=${queries.use(`${path}/decisions?view=DECISION_VIEW_FULL&pageSize=50`)} isOfCluster=${true} /></section>`;
 }
 
 export function NodeView({ queries, ids: [cluster, node] }) {
@@ -105,11 +117,23 @@ export function NodeView({ queries, ids: [cluster, node] }) {
 function Verdict({ verdict }) {
   const isHeld = verdict.blocks.length > 0;
   return html`<li>
-    <strong>${visible(verdict.reason)}</strong> <span><${Name} text=${verdict.evidence} /></span>
+    <strong>${word(verdict.reason, "DISRUPTION_REASON_")}</strong> <span><${Name} text=${verdict.evidence} /></span>
     ${!isHeld && html`<span class="busy">it may go now</span>`}
     ${isHeld && html`<ul class="why">${verdict.blocks.map((block) => html`<li>
       ${visible(block.code)}: <${Name} text=${block.message} />${block.remedy && html` <span class="soft">(<${Name} text=${block.remedy} />)</span>`}</li>`)}</ul>`}
   </li>`;
+}
+
+function NodePods({ pods }) {
+  return html`<${Wide} label="Pods on it"><table>
+    <thead><tr>${["Pod", "Of", "CPU", "Memory"].map((title) =>
+      html`<th scope="col" class=${["CPU", "Memory"].includes(title) ? "number" : ""}>${title}</th>`)}</tr></thead>
+    <tbody>${pods.map((pod) => {
+      const [, , , namespace, , name] = pod.name.split("/");
+      return html`<tr key=${pod.name}><td><${Name} text=${`${namespace}/${name}`} /></td>
+        <td><${Name} text=${pod.workload} />${pod.daemonSet ? " (DaemonSet)" : ""}${pod.terminating ? ", terminating" : ""}</td>
+        <td class="number">${pod.cpuMillis}m</td><td class="number">${Math.floor(Number(pod.memoryBytes) / 2 ** 20)}Mi</td></tr>`;
+    })}</tbody></table><//>`;
 }
 
 // Every reason for which the node would go, and what holds it; or why it went.
@@ -120,5 +144,6 @@ function Explanation({ query }) {
     ${present && present.verdicts.length === 0 && html`<p>There is no reason for it to go.</p>`}
     ${present && html`<ol class="rows">${present.verdicts.map((verdict) => html`<${Verdict} key=${verdict.reason} verdict=${verdict} />`)}</ol>`}
     ${removed && html`<p>It went at ${new Date(removed.removeTime).toLocaleString()}: <${Name} text=${removed.reason || "something else than Fleetwright removed it"} /></p>`}
+    ${present && present.pods.length > 0 && html`<h3>Pods on it</h3><${NodePods} pods=${present.pods} />`}
     ${query.value && !present && !removed && html`<p>It is not known.${similarNode && html` There is <${Name} text=${similarNode} />.`}</p>`}`;
 }

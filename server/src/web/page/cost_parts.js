@@ -20,16 +20,17 @@ const WIDTH = 240;
 
 export const percent = (amount, whole) => (Number(whole) > 0 ? `${Math.round((100 * Number(amount)) / Number(whole))} %` : "");
 
-// A bar of what a price is spent on. The table beside it has the numbers.
-export function CostBar({ breakdown, price }) {
+// A bar of what a price is spent on, as long as its share of the longest price beside it. The table has the numbers.
+export function CostBar({ breakdown, price, longest = price }) {
   let x = 0;
   const rects = PARTS.map(([field], index) => {
     const width = Number(price) > 0 ? (WIDTH * Number(breakdown[field])) / Number(price) : 0;
     x += width;
     return html`<rect key=${field} class=${`part part${index}`} x=${x - width} y="0" width=${width} height="14" />`;
   });
+  const length = Number(longest) > 0 ? Math.max(2, (WIDTH * Number(price)) / Number(longest)) : WIDTH;
   const label = `${percent(breakdown.useful, price) || "nothing"} useful`;
-  return html`<svg class="bar" preserveAspectRatio="none" viewBox=${`0 0 ${WIDTH} 14`} width=${WIDTH} height="14" role="img" aria-label=${label}>${rects}</svg>`;
+  return html`<svg class="bar" preserveAspectRatio="none" viewBox=${`0 0 ${WIDTH} 14`} width=${length} height="14" role="img" aria-label=${label}>${rects}</svg>`;
 }
 
 // Causes with what they take, without those that take nothing.

@@ -16,8 +16,9 @@ function Group({ by, group }) {
 
 export function CostView({ queries, parameters, setParameters }) {
   const by = GROUPS[parameters.get("by")] ? parameters.get("by") : "cluster";
-  const query = queries.use(`/v1/cost?groupBy=COST_GROUP_${by.toUpperCase()}`);
+  const query = queries.use(`/v1/clusters/-:computeCost?groupBy=COST_GROUP_${by.toUpperCase()}`);
   const cost = query.value;
+  const longest = Math.max(0, ...(cost?.sums ?? []).map((sum) => Number(sum.priceMicroUsdPerHour)));
   const waste = (sum) => Number(sum.priceMicroUsdPerHour) - Number(sum.breakdown?.useful ?? 0);
   return html`<h1>Cost</h1>
     <${ReadAt} source=${query} />
@@ -37,7 +38,7 @@ export function CostView({ queries, parameters, setParameters }) {
           <td><${Group} by=${by} group=${sum.group} /></td><td class="number">${sum.machineCount}</td>
           <td class="number">${dollars(sum.priceMicroUsdPerHour)}</td><td class="number">${dollars(waste(sum))}</td>
           <td class="number">${percent(sum.breakdown?.useful ?? 0, sum.priceMicroUsdPerHour)}</td>
-          <td>${sum.breakdown && html`<${CostBar} breakdown=${sum.breakdown} price=${sum.priceMicroUsdPerHour} />`}</td></tr>`)}</tbody>
+          <td>${sum.breakdown && html`<${CostBar} breakdown=${sum.breakdown} price=${sum.priceMicroUsdPerHour} longest=${longest} />`}</td></tr>`)}</tbody>
       </table><//>`}</section>
     <${Spend} queries=${queries} parameters=${parameters} setParameters=${setParameters} by=${by} title=${GROUPS[by]} />
     <${Savings} queries=${queries} />`;

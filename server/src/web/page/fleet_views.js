@@ -1,6 +1,6 @@
 // Views of the whole fleet: problems, clusters, decisions, capacity.
 
-import { clock, clusterOf, dollars, idOf, number, visible, word } from "./format.js";
+import { capacityType, clock, clusterOf, dollars, idOf, number, visible, word } from "./format.js";
 import { FreezeForm, Freezes } from "./freezes.js";
 import { html } from "./html.js";
 import { ClusterLink, Decisions, Name, Problems, ReadAt, Steady, Wide } from "./parts.js";
@@ -15,7 +15,7 @@ export function ProblemsView({ queries }) {
 
 export function DecisionsView({ queries }) {
   return html`<h1>Decisions</h1>
-    <${Decisions} query=${queries.use(`/v1/clusters/-/decisions?full=true&pageSize=${DECISIONS_SHOWN}`)} />`;
+    <${Decisions} query=${queries.use(`/v1/clusters/-/decisions?view=DECISION_VIEW_FULL&pageSize=${DECISIONS_SHOWN}`)} />`;
 }
 
 // The state of a cluster, how bad it is, and its rank among others: the worst first.
@@ -77,19 +77,19 @@ export function ClustersView({ clusters, parameters, setParameters }) {
         ${Object.entries(COLUMNS).map(([id, [, , cell, kind]]) => html`<td key=${id} class=${kind}>${cell(row)}</td>`)}</tr>`} />
     </table><//>
     ${rows.length > shown.length && html`<p class="soft">${rows.length - shown.length} more: find one by its name, or order them by another column.</p>`}
-    ${clusters.readAt && rows.length === 0 && html`<p>${all.length ? "No cluster has such a name." : "No agent has connected yet."}</p>`}`;
+    ${clusters.readAt && rows.length === 0 && html`<p>${all.length ? "No cluster has such a name." : "No cluster yet: no agent has connected."}</p>`}`;
 }
 
 function Offerings({ query }) {
   const offerings = query.value?.offerings ?? [];
   return html`<${ReadAt} source=${query} />
-    ${query.value && offerings.length === 0 && html`<p>The cloud refused nothing in the last day.</p>`}
+    ${query.value && offerings.length === 0 && html`<p>No offering is excluded now.</p>`}
     ${offerings.length > 0 && html`<${Wide} label="Refused offerings"><table>
       <thead><tr>${["Type", "Zone", "Capacity", "Refusals", "Excluded until", "Reason"].map((title) =>
         html`<th scope="col" class=${title === "Refusals" ? "number" : ""}>${title}</th>`)}</tr></thead>
       <tbody>${offerings.map((offering) => html`<tr key=${offering.name}>
         <td><${Name} text=${offering.instanceType} /></td><td><${Name} text=${offering.zoneId} /></td>
-        <td>${visible(offering.capacityType)}</td><td class="number">${offering.failureCount}</td>
+        <td>${capacityType(offering.capacityType)}</td><td class="number">${offering.failureCount}</td>
         <td>${offering.excludeUntilTime ? clock(offering.excludeUntilTime) : ""}</td><td><${Name} text=${offering.reason} /></td></tr>`)}</tbody>
     </table><//>`}`;
 }

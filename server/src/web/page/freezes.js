@@ -69,7 +69,7 @@ const targetOf = (freeze) => (freeze.target ? freeze.target.replace(/^clusters\/
 
 export function Freezes({ query, session }) {
   const freezes = query.value?.freezes ?? [];
-  const thaw = (freeze) => () => session.json(`/v1/${freeze.name}:thaw`, { method: "POST", body: {} });
+  const thaw = (freeze) => () => session.json(`/v1/${freeze.name}`, { method: "DELETE" });
   return html`<${ReadAt} source=${query} />
     ${query.value && freezes.length === 0 && html`<p>Nothing is frozen.</p>`}
     <ol class="rows">${freezes.map((freeze) => html`<li key=${freeze.name}>

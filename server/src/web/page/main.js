@@ -61,8 +61,7 @@ function setParameters(values) {
 
 function Server({ query }) {
   const info = query.value;
-  const lost = (info?.replicas ?? []).filter((replica) => !replica.reachable);
-  const notices = [...(info?.notices ?? []), ...lost.map((replica) => `Replica ${replica.replica} does not answer: ${replica.reason}`)];
+  const notices = info?.notices ?? [];
   return html`<span class="soft">${info ? visible(info.version) : ""}</span>
     <div role="status">${notices.map((text) => html`<p class="bad" key=${text}>${visible(text)}</p>`)}</div>`;
 }

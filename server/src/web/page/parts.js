@@ -1,6 +1,6 @@
 // Parts that several views have.
 
-import { age, clock, idOf, number, visible } from "./format.js";
+import { age, clock, dollars, idOf, moment, number, until, visible } from "./format.js";
 import { Component, html } from "./html.js";
 
 // A stream without changes has a message every 15 seconds.
@@ -70,20 +70,27 @@ function Problem({ problem, isOfCluster }) {
     ${collection && html`<span><${Name} text=${id} /></span>`}
     <span>${problem.count ? `${problem.count} ` : ""}${visible(problem.summary)}</span>
     ${problem.startTime && html`<span class="soft">for ${age(problem.startTime)}</span>`}
+    ${problem.endTime && html`<span class="soft">ends in ${until(problem.endTime)}, <time datetime=${problem.endTime}>${moment(problem.endTime)}</time></span>`}
+    ${Number(problem.priceMicroUsdPerHour) > 0 && html`<span class="soft">costs ${dollars(problem.priceMicroUsdPerHour)} an hour</span>`}
     ${problem.reason && html`<span class="why soft"><${Name} text=${problem.reason} /></span>`}
+    ${problem.consequence && html`<span class="why">${visible(problem.consequence)}</span>`}
+    ${problem.setting && html`<span class="why soft">${visible(problem.setting)} allows more</span>`}
+    ${problem.effects.length > 0 && html`<ul class="why">${problem.effects.map((effect) => html`<li><${Name} text=${effect} /></li>`)}</ul>`}
     ${problem.command && html`<code>${visible(problem.command)}</code>`}
   </li>`;
 }
 
-// Problems, worst first. "Nothing is wrong" is said only of what was read.
+// Problems, worst first. "Nothing is wrong" is said only of what was read, and not of a fleet without clusters.
 export function Problems({ query, isOfCluster = false }) {
   const page = query.value;
   if (!page) return html`<${ReadAt} source=${query} />`;
   const worse = page.problems.filter((problem) => problem.severity !== "SEVERITY_INFO").length;
   const missing = page.unreachable.length;
+  const isEmpty = page.problems.some((problem) => problem.code === "NoCluster");
+  const nothing = isEmpty ? "No cluster yet" : "Nothing is wrong";
   return html`
-    <p class=${worse || missing ? "bad" : "good"} role="status">
-      ${worse ? number(worse, "problem") : "Nothing is wrong"}${missing ? `, but ${number(missing, "cluster")} cannot be asked` : ""}${page.nextPageToken ? ", and more than are shown: fleetwright fleet problems" : ""}
+    <p class=${worse || missing ? "bad" : isEmpty ? "busy" : "good"} role="status">
+      ${worse ? number(worse, "problem") : nothing}${missing ? `, but ${number(missing, "cluster")} cannot be asked` : ""}${page.nextPageToken ? ", and more than are shown: fleetwright fleet problems" : ""}
     </p>
     <${ReadAt} source=${query} />
     <${Steady} as="ol" class="rows" rows=${page.problems}

@@ -101,7 +101,7 @@ function plotsOf(spend, by, title, range) {
 export function Spend({ queries, parameters, setParameters, by, title }) {
   const name = RANGES[parameters.get("range")] ? parameters.get("range") : "day";
   const range = RANGES[name];
-  const path = `/v1/spend?period=SPEND_PERIOD_${range.period}&groupBy=COST_GROUP_${by.toUpperCase()}&maxGroups=${GROUPS}`;
+  const path = `/v1/clusters/-:computeSpend?period=SPEND_PERIOD_${range.period}&groupBy=COST_GROUP_${by.toUpperCase()}&maxGroups=${GROUPS}`;
   const query = queries.use(`${path}&startTime=${startOf(range)}`, READ_EVERY_MS);
   const spend = query.value;
   return html`<section><h2>Over time</h2>
@@ -110,8 +110,7 @@ export function Spend({ queries, parameters, setParameters, by, title }) {
       ${Object.entries(RANGES).map(([id, { title: text }]) => html`<option key=${id} value=${id}>${text}</option>`)}</select></label></p>
     ${spend && spend.sums.length === 0 && html`<p>No machine has cost anything in this time. Costs are written every half hour.</p>`}
     ${spend?.sums.length > 0 && html`
-      <p>${dollars(spend.amountMicroUsd)} for ${(Number(spend.machineSeconds) / 3_600).toFixed(1)} machine hours,
-        ${percent(spend.breakdown.useful, spend.amountMicroUsd)} of it useful. Costs are written every half hour, so the last bar is not whole.</p>
+      <p>${dollars(spend.amountMicroUsd)} for ${(Number(spend.machineSeconds) / 3_600).toFixed(1)} machine hours, ${percent(spend.breakdown.useful, spend.amountMicroUsd)} of it useful. Costs are written every half hour, so the last bar is not whole.</p>
       ${plotsOf(spend, by, title, range)}`}
     <p class="soft">For tools of finance: <code>${`fleetwright fleet focus --since ${range.hours}h > costs.csv`}</code></p>
   </section>`;
@@ -120,7 +119,7 @@ export function Spend({ queries, parameters, setParameters, by, title }) {
 const STATES = { SAVING_STATE_PENDING: "pending", SAVING_STATE_REALISED: "realised", SAVING_STATE_OVERTAKEN: "overtaken" };
 
 export function Savings({ queries }) {
-  const query = queries.use("/v1/savings?maxDecisions=20", READ_EVERY_MS);
+  const query = queries.use("/v1/clusters/-:computeSavings?maxDecisions=20", READ_EVERY_MS);
   const savings = query.value;
   const realised = (of) => (of.state === "SAVING_STATE_PENDING" ? "" : dollars(of.realisedMicroUsd));
   return html`<section><h2>Savings</h2>

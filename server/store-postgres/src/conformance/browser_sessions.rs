@@ -8,6 +8,7 @@ const LATE_MS: i64 = 9_999_999_999_000;
 
 pub(super) async fn all(store: &dyn Store, run: &str) {
     a_session_is_read_back_until_it_is_deleted(store, run).await;
+    sessions_of_a_credential_are_deleted_together(store, run).await;
     expired_sessions_go_with_the_next_sign_in(store, run).await;
     a_client_has_a_limited_number_of_sessions(store, run).await;
 }
@@ -33,6 +34,23 @@ async fn a_session_is_read_back_until_it_is_deleted(store: &dyn Store, run: &str
     store.delete_browser_session(&one.id_sha256).await.unwrap();
     assert_eq!(store.browser_session(&one.id_sha256).await.unwrap(), None);
     assert_eq!(store.browser_session(&other.id_sha256).await.unwrap(), Some(other));
+}
+
+async fn sessions_of_a_credential_are_deleted_together(store: &dyn Store, run: &str) {
+    let client = format!("{run}-dora");
+    let (one, two) = (session(&client, "one"), session(&client, "two"));
+    let later = BrowserSessionRow { credential: "another".to_owned(), ..session(&client, "later") };
+    let other = session(&format!("{run}-emil"), "one");
+    for row in [&one, &two, &later, &other] {
+        store.create_browser_session(row).await.unwrap();
+    }
+    store.delete_browser_sessions_of(&client, &one.credential).await.unwrap();
+    for gone in [one, two] {
+        assert_eq!(store.browser_session(&gone.id_sha256).await.unwrap(), None);
+    }
+    for kept in [later, other] {
+        assert_eq!(store.browser_session(&kept.id_sha256).await.unwrap(), Some(kept));
+    }
 }
 
 async fn expired_sessions_go_with_the_next_sign_in(store: &dyn Store, run: &str) {

@@ -2,7 +2,9 @@
 
 use super::{HOUR, cluster, granted, launching, lost_and_held, refused, wait_for_change, watch_changes};
 use store::Store;
-use store::holds::{HoldCommand, HoldCreation, HoldPlaceRow, HoldQuota, HoldRow, HoldState, HoldStatusRow, NewHold};
+use store::holds::{
+    HoldCaller, HoldCommand, HoldCreation, HoldPlaceRow, HoldQuota, HoldRow, HoldState, HoldStatusRow, NewHold,
+};
 use store::identity::ForgetOutcome;
 use store::lease::Scope;
 use store::log::Entry;
@@ -13,6 +15,8 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     a_client_holds_no_more_than_its_quota(store, &cluster(run, "hold-quotas")).await;
     a_hold_is_committed_when_its_room_is_there(store, &cluster(run, "hold-commit")).await;
     a_released_hold_stays_released(store, &cluster(run, "hold-release")).await;
+    only_its_creator_and_an_admin_change_a_hold(store, &cluster(run, "hold-callers")).await;
+    who_commits_a_hold_of_another_pays_for_it(store, &cluster(run, "hold-payers")).await;
     another_version_is_told(store, &cluster(run, "hold-version")).await;
     a_hold_is_over_at_its_end_whether_its_owner_knows_or_not(store, &cluster(run, "hold-expiry")).await;
     a_decision_writes_the_room_of_a_hold_with_its_launches(store, &cluster(run, "hold-decision")).await;
@@ -42,6 +46,11 @@ fn new(scope: &Scope, request: &str) -> NewHold {
         max_price: Some(5_000),
         quota: HoldQuota::default(),
     }
+}
+
+/// The client that created a hold.
+fn creator(row: &HoldRow) -> HoldCaller {
+    HoldCaller { name: row.client.clone(), ..HoldCaller::default() }
 }
 
 async fn created(store: &dyn Store, new: &NewHold) -> HoldRow {
@@ -118,12 +127,12 @@ async fn a_client_holds_no_more_than_its_quota(store: &dyn Store, scope: &Scope)
     assert_eq!((first.max_price, second.max_price), (Some(5_000), Some(4_000)));
     assert_eq!(store.create_hold(&asked("r3")).await.unwrap(), HoldCreation::TooManyHolds(2));
     assert_eq!(created(store, &asked("r1")).await.id, first.id, "a repeated request needs no quota");
-    done(store.release_hold(&first.cluster, &first.id, None).await.unwrap());
+    done(store.release_hold((&first.cluster, &first.id), None, &creator(&first)).await.unwrap());
     // The second one costs 3,000 of its 4,000; a hold without a limit of its own gets what is left.
     store.write_hold(&lease, &ready(&second.id)).await.unwrap();
     let third = created(store, &NewHold { max_price: None, ..asked("r3") }).await;
     assert_eq!(third.max_price, Some(6_000));
-    done(store.release_hold(&second.cluster, &second.id, None).await.unwrap());
+    done(store.release_hold((&second.cluster, &second.id), None, &creator(&second)).await.unwrap());
     let more = NewHold { quota: HoldQuota { holds: None, price: Some(6_000) }, ..asked("r4") };
     assert_eq!(store.create_hold(&more).await.unwrap(), HoldCreation::TooExpensive(6_000));
 }
@@ -131,7 +140,8 @@ async fn a_client_holds_no_more_than_its_quota(store: &dyn Store, scope: &Scope)
 async fn a_hold_is_committed_when_its_room_is_there(store: &dyn Store, scope: &Scope) {
     let (lease, _) = granted(store, scope, "a", HOUR).await;
     let row = created(store, &new(scope, "r1")).await;
-    let commit = || store.commit_hold(&row.cluster, &row.id, None);
+    let by = creator(&row);
+    let commit = || store.commit_hold((&row.cluster, &row.id), None, &by);
     assert!(matches!(commit().await.unwrap(), HoldCommand::Refused(row) if row.state == HoldState::Pending));
     store.write_hold(&lease, &ready(&row.id)).await.unwrap();
     let active = store.hold(&row.cluster, &row.id).await.unwrap().unwrap();
@@ -149,14 +159,21 @@ async fn a_hold_is_committed_when_its_room_is_there(store: &dyn Store, scope: &S
         .unwrap();
     let read = store.hold(&row.cluster, &row.id).await.unwrap().unwrap();
     assert_eq!((read.state, read.status.message.as_str()), (HoldState::Committed, "lost"));
-    assert_eq!(store.commit_hold(&row.cluster, "unheard-of", None).await.unwrap(), HoldCommand::Unknown);
-    assert_eq!(store.commit_hold("another-cluster", &row.id, None).await.unwrap(), HoldCommand::Unknown);
+    assert_eq!(
+        store.commit_hold((&row.cluster, "unheard-of"), None, &creator(&row)).await.unwrap(),
+        HoldCommand::Unknown
+    );
+    assert_eq!(
+        store.commit_hold(("another-cluster", &row.id), None, &creator(&row)).await.unwrap(),
+        HoldCommand::Unknown
+    );
 }
 
 async fn a_released_hold_stays_released(store: &dyn Store, scope: &Scope) {
     let (lease, _) = granted(store, scope, "a", HOUR).await;
     let row = created(store, &new(scope, "r1")).await;
-    let release = || store.release_hold(&row.cluster, &row.id, None);
+    let by = creator(&row);
+    let release = || store.release_hold((&row.cluster, &row.id), None, &by);
     let released = done(release().await.unwrap());
     assert_eq!((released.state, released.ended_ms.is_some()), (HoldState::Released, true));
     assert_eq!(done(release().await.unwrap()).version, released.version);
@@ -165,11 +182,73 @@ async fn a_released_hold_stays_released(store: &dyn Store, scope: &Scope) {
         store.hold(&row.cluster, &row.id).await.unwrap().unwrap().status,
         HoldStatusRow { id: row.id.clone(), ..Default::default() }
     );
-    let commit = store.commit_hold(&row.cluster, &row.id, None).await.unwrap();
+    let commit = store.commit_hold((&row.cluster, &row.id), None, &creator(&row)).await.unwrap();
     assert!(matches!(commit, HoldCommand::Refused(row) if row.state == HoldState::Released));
     // The same request finds it, and creates no other one.
     assert_eq!(created(store, &new(scope, "r1")).await.state, HoldState::Released);
-    assert_eq!(store.release_hold(&row.cluster, "unheard-of", None).await.unwrap(), HoldCommand::Unknown);
+    assert_eq!(
+        store.release_hold((&row.cluster, "unheard-of"), None, &creator(&row)).await.unwrap(),
+        HoldCommand::Unknown
+    );
+}
+
+/// What the audit log says of the holds of a cluster, oldest first.
+async fn audited(store: &dyn Store, scope: &Scope) -> Vec<(String, String, String)> {
+    let mut rows = store.read_audit(1_000, None).await.unwrap();
+    rows.reverse();
+    let entries = rows.into_iter().map(|row| row.entry).filter(|entry| entry.scope.contains(name(scope)));
+    entries.map(|entry| (entry.who, entry.what, entry.detail)).collect()
+}
+
+async fn only_its_creator_and_an_admin_change_a_hold(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let row = created(store, &new(scope, "r1")).await;
+    store.write_hold(&lease, &ready(&row.id)).await.unwrap();
+    let hold = (&*row.cluster, &*row.id);
+    let stranger = HoldCaller { name: format!("{}-stranger", row.client), ..HoldCaller::default() };
+    let admin = HoldCaller { is_admin: true, name: format!("{}-admin", row.client), ..HoldCaller::default() };
+    let is_refused = |answer| matches!(answer, HoldCommand::OtherClient(_));
+    assert!(is_refused(store.commit_hold(hold, None, &stranger).await.unwrap()));
+    assert!(is_refused(store.release_hold(hold, None, &stranger).await.unwrap()));
+    assert_eq!(state(store, &row).await, HoldState::Active);
+    done(store.commit_hold(hold, None, &creator(&row)).await.unwrap());
+    // The same again, as after a lost answer, is written once.
+    done(store.commit_hold(hold, None, &creator(&row)).await.unwrap());
+    done(store.release_hold(hold, None, &admin).await.unwrap());
+    let (client, id) = (&row.client, &row.id);
+    let line = |who: &str, what: &str, detail: String| (who.to_owned(), what.to_owned(), detail);
+    let expected = [
+        line(client, "create-hold", format!("hold {id}")),
+        line(client, "commit-hold", format!("hold {id}")),
+        line(&admin.name, "release-hold", format!("hold {id} of {client}")),
+    ];
+    assert_eq!(audited(store, scope).await, expected);
+}
+
+async fn who_commits_a_hold_of_another_pays_for_it(store: &dyn Store, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let one_hold = HoldQuota { holds: Some(1), price: Some(5_000) };
+    let asked = |request: &str| NewHold { quota: one_hold, ..new(scope, request) };
+    let row = created(store, &asked("r1")).await;
+    assert_eq!(store.create_hold(&asked("r2")).await.unwrap(), HoldCreation::TooManyHolds(1));
+    // Its nodes cost 3,000.
+    store.write_hold(&lease, &ready(&row.id)).await.unwrap();
+    let admin = |quota| HoldCaller { is_admin: true, name: format!("{}-admin", row.client), quota };
+    let commit = async |quota| store.commit_hold((&row.cluster, &row.id), None, &admin(quota)).await.unwrap();
+    let most = |holds, price| HoldQuota { holds, price };
+    assert_eq!(commit(most(Some(0), None)).await, HoldCommand::TooManyHolds(0));
+    assert_eq!(commit(most(None, Some(2_999))).await, HoldCommand::TooExpensive(3_000));
+    assert_eq!(state(store, &row).await, HoldState::Active);
+    done(commit(most(Some(1), Some(3_000))).await);
+    // It counts for the admin now, and for its creator no more.
+    created(store, &asked("r2")).await;
+    let of_admin = NewHold {
+        client: admin(HoldQuota::default()).name,
+        id: format!("{}-of-admin", row.id),
+        quota: most(Some(1), None),
+        ..new(scope, "r1")
+    };
+    assert_eq!(store.create_hold(&of_admin).await.unwrap(), HoldCreation::TooManyHolds(1));
 }
 
 async fn another_version_is_told(store: &dyn Store, scope: &Scope) {
@@ -179,11 +258,11 @@ async fn another_version_is_told(store: &dyn Store, scope: &Scope) {
     let old = Some(row.version);
     let now = Some(store.hold(&row.cluster, &row.id).await.unwrap().unwrap().version);
     let other = |answer| matches!(answer, HoldCommand::OtherVersion(_));
-    assert!(other(store.commit_hold(&row.cluster, &row.id, old).await.unwrap()));
-    assert!(other(store.release_hold(&row.cluster, &row.id, old).await.unwrap()));
+    assert!(other(store.commit_hold((&row.cluster, &row.id), old, &creator(&row)).await.unwrap()));
+    assert!(other(store.release_hold((&row.cluster, &row.id), old, &creator(&row)).await.unwrap()));
     assert_eq!(state(store, &row).await, HoldState::Active);
-    let committed = done(store.commit_hold(&row.cluster, &row.id, now).await.unwrap());
-    done(store.release_hold(&row.cluster, &row.id, Some(committed.version)).await.unwrap());
+    let committed = done(store.commit_hold((&row.cluster, &row.id), now, &creator(&row)).await.unwrap());
+    done(store.release_hold((&row.cluster, &row.id), Some(committed.version), &creator(&row)).await.unwrap());
 }
 
 async fn a_hold_is_over_at_its_end_whether_its_owner_knows_or_not(store: &dyn Store, scope: &Scope) {
@@ -192,7 +271,10 @@ async fn a_hold_is_over_at_its_end_whether_its_owner_knows_or_not(store: &dyn St
     assert_eq!(state(store, &row).await, HoldState::Expired);
     store.write_hold(&lease, &ready(&row.id)).await.unwrap();
     assert_eq!(state(store, &row).await, HoldState::Expired);
-    assert!(matches!(store.commit_hold(&row.cluster, &row.id, None).await.unwrap(), HoldCommand::Refused(_)));
+    assert!(matches!(
+        store.commit_hold((&row.cluster, &row.id), None, &creator(&row)).await.unwrap(),
+        HoldCommand::Refused(_)
+    ));
     // Its machines have to be removed, so the owner still gets it.
     let is_live = |live: &store::holds::LiveHolds| live.holds.iter().any(|one| one.id == row.id);
     assert!(is_live(&store.live_holds().await.unwrap()));
@@ -225,7 +307,7 @@ async fn live_holds_come_back_with_the_lease(store: &dyn Store, scope: &Scope) {
         created(store, &new(scope, "r3")).await,
     ];
     store.write_hold(&lease, &ready(&kept.id)).await.unwrap();
-    done(store.release_hold(&released.cluster, &released.id, None).await.unwrap());
+    done(store.release_hold((&released.cluster, &released.id), None, &creator(&released)).await.unwrap());
     store.write_hold(&lease, &ended(&failed.id, HoldState::Failed, "no capacity")).await.unwrap();
     let read = store.hold(&failed.cluster, &failed.id).await.unwrap().unwrap();
     assert_eq!((read.state, read.status.message.as_str()), (HoldState::Failed, "no capacity"));
@@ -264,8 +346,8 @@ async fn commands_of_clients_are_announced(store: &dyn Store, scope: &Scope) {
     let row = created(store, &new(scope, "r1")).await;
     let known = wait_for_change(&mut changes, |changes| changes.holds > present.holds).await;
     store.write_hold(&lease, &ready(&row.id)).await.unwrap();
-    done(store.commit_hold(&row.cluster, &row.id, None).await.unwrap());
+    done(store.commit_hold((&row.cluster, &row.id), None, &creator(&row)).await.unwrap());
     let known = wait_for_change(&mut changes, |changes| changes.holds > known.holds).await;
-    done(store.release_hold(&row.cluster, &row.id, None).await.unwrap());
+    done(store.release_hold((&row.cluster, &row.id), None, &creator(&row)).await.unwrap());
     wait_for_change(&mut changes, |changes| changes.holds > known.holds).await;
 }

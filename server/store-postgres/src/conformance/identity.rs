@@ -1,7 +1,7 @@
 //! A cluster name is bound to one UID, and the observed extent is handed to the next lease holder.
 
 use super::{HOUR, cluster, granted, intent, launching, lost_and_held, refused};
-use store::identity::{ForgetOutcome, Identity};
+use store::identity::{ForgetOutcome, Identity, UidClaim, check_identity};
 use store::lease::{ObservedExtent, Scope};
 use store::{Store, StoreError};
 
@@ -11,6 +11,7 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     a_name_is_bound_to_the_first_uid(store, &cluster(run, "identity")).await;
     an_operator_binds_the_name_to_another_uid(store, &cluster(run, "rebuilt")).await;
     a_uid_has_one_name_until_its_cluster_is_forgotten(store, &cluster(run, "known"), &cluster(run, "renamed")).await;
+    a_uid_that_nothing_proves_goes_to_an_authenticated_name(store, run).await;
     a_cluster_with_open_launches_is_forgotten_on_request(store, &cluster(run, "dropped")).await;
 }
 
@@ -134,4 +135,38 @@ async fn a_cluster_with_open_launches_is_forgotten_on_request(store: &dyn Store,
     let lines: Vec<_> =
         lines.iter().filter(|row| row.entry.what == "forget-cluster" && row.entry.scope == key).collect();
     assert_eq!((lines.len(), lines[0].entry.detail.as_str()), (1, "open launches: 1"));
+}
+
+/// A squatter states the UID of a cluster that is not connected yet, whose agent then comes with its own name.
+async fn a_uid_that_nothing_proves_goes_to_an_authenticated_name(store: &dyn Store, run: &str) {
+    let [squatter, own, proven, late] =
+        ["squatter", "own-name", "proven", "late-name"].map(|name| cluster(run, &format!("claim-{name}")));
+    let (uid, other) = (format!("{run}-claimed"), format!("{run}-proven"));
+    assert_eq!(store.claim_uid(name(&own), &uid, false).await.unwrap(), UidClaim::Free);
+    let (lease, _) = granted(store, &squatter, "a", HOUR).await;
+    store.bind_cluster_uid(&lease, &uid).await.unwrap();
+    let (mut changes, known) = super::watch_changes(store).await;
+    let from = name(&squatter).to_owned();
+    assert_eq!(store.claim_uid(name(&own), &uid, false).await.unwrap(), UidClaim::Yielded { from });
+    super::wait_for_change(&mut changes, |changes| changes.leases > known.leases).await;
+    refused(store.put_extent(&lease, &MUCH).await);
+    let (lease, _) = granted(store, &own, "b", HOUR).await;
+    store.bind_cluster_uid(&lease, &uid).await.unwrap();
+    // The squatter neither gets it back nor is it bound to any UID.
+    let bound = store.cluster_identities(name(&squatter), &uid).await.unwrap();
+    let refusal = check_identity(name(&squatter), &uid, &bound);
+    assert!(matches!(refusal, Err(StoreError::NameTaken { .. })), "{refusal:?}");
+    let lines = store.read_audit(1000, None).await.unwrap();
+    let lines = lines.iter().filter(|row| row.entry.what == "yield-uid" && row.entry.scope == squatter.key());
+    assert_eq!(lines.count(), 1);
+
+    let (lease, _) = granted(store, &proven, "a", HOUR).await;
+    store.bind_cluster_uid(&lease, &other).await.unwrap();
+    store.put_extent(&lease, &ObservedExtent { nodes: 1, ..ObservedExtent::default() }).await.unwrap();
+    let known = name(&proven).to_owned();
+    assert_eq!(store.claim_uid(name(&late), &other, false).await.unwrap(), UidClaim::Proven { known: known.clone() });
+    store.put_extent(&lease, &ObservedExtent::default()).await.unwrap();
+    store.record_decision(&lease, &launching(1, &[intent("launched", 1)])).await.unwrap();
+    assert_eq!(store.claim_uid(name(&late), &other, false).await.unwrap(), UidClaim::Proven { known: known.clone() });
+    assert_eq!(store.claim_uid(name(&late), &other, true).await.unwrap(), UidClaim::Yielded { from: known });
 }

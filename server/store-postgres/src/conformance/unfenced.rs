@@ -14,8 +14,8 @@ use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest, WaitingCalls}
 use store::browser_sessions::BrowserSessionRow;
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
-use store::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
-use store::identity::{ForgetOutcome, Identity};
+use store::holds::{HoldCaller, HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
+use store::identity::{ForgetOutcome, Identity, UidClaim};
 use store::interruptions::{InterruptionRow, StoredInterruption};
 use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
@@ -110,6 +110,10 @@ impl Store for UnfencedStore {
         async move { self.store.bind_cluster_uid(&self.present_lease(lease), uid).await }.boxed()
     }
 
+    fn claim_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, is_trusted: bool) -> StoreFuture<'a, UidClaim> {
+        self.store.claim_uid(cluster, uid, is_trusted)
+    }
+
     fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
         self.store.accept_uid(cluster, uid, by)
     }
@@ -178,12 +182,22 @@ impl Store for UnfencedStore {
         self.store.create_hold(hold)
     }
 
-    fn commit_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
-        self.store.commit_hold(cluster, id, version)
+    fn commit_hold<'a>(
+        &'a self,
+        hold: (&'a str, &'a str),
+        version: Option<u64>,
+        by: &'a HoldCaller,
+    ) -> StoreFuture<'a, HoldCommand> {
+        self.store.commit_hold(hold, version, by)
     }
 
-    fn release_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
-        self.store.release_hold(cluster, id, version)
+    fn release_hold<'a>(
+        &'a self,
+        hold: (&'a str, &'a str),
+        version: Option<u64>,
+        by: &'a HoldCaller,
+    ) -> StoreFuture<'a, HoldCommand> {
+        self.store.release_hold(hold, version, by)
     }
 
     fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>> {
@@ -291,6 +305,10 @@ impl Store for UnfencedStore {
         self.store.delete_browser_session(id_sha256)
     }
 
+    fn delete_browser_sessions_of<'a>(&'a self, client: &'a str, credential: &'a str) -> StoreFuture<'a, ()> {
+        self.store.delete_browser_sessions_of(client, credential)
+    }
+
     fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {
         self.store.put_launch_outcomes(rows)
     }
@@ -383,7 +401,7 @@ impl Store for UnfencedStore {
         self.store.changes()
     }
 
-    fn ping(&self) -> StoreFuture<'_, ()> {
-        self.store.ping()
+    fn touch_replica<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
+        self.store.touch_replica(instance)
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct DecisionBody {
     pub(super) event: Option<Vec<u8>>,
     #[prost(string, tag = "5")]
     pub(super) moves: String,
+    #[prost(bytes = "vec", tag = "6")]
+    effects: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -71,6 +73,7 @@ impl DecisionBody {
             replay: decision.replay.as_ref().map(ReplayBody::of),
             event: event.map(|chunk| chunk.bytes.clone()),
             moves: decision.moves.clone(),
+            effects: decision.effects.clone(),
         }
     }
 
@@ -81,8 +84,8 @@ impl DecisionBody {
     /// The decision without the values of its own columns.
     pub(super) fn decision(self, what: &'static str) -> Result<DecisionRow, StoreError> {
         let replay = self.replay.map(|replay| replay.read(what)).transpose()?;
-        let Self { summary, report, moves, .. } = self;
-        Ok(DecisionRow { summary, report, replay, moves, ..DecisionRow::default() })
+        let Self { summary, report, moves, effects, .. } = self;
+        Ok(DecisionRow { summary, report, replay, moves, effects, ..DecisionRow::default() })
     }
 
     /// Sequence of the event in its segment.

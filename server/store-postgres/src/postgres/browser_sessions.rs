@@ -55,4 +55,11 @@ impl PostgresStore {
         deleted.execute(&self.pool).await.map_err(database(DELETE))?;
         Ok(())
     }
+
+    pub(super) async fn remove_browser_sessions_of(&self, client: &str, credential: &str) -> Result<(), StoreError> {
+        let deleted =
+            sqlx::query!("DELETE FROM browser_sessions WHERE client = $1 AND credential = $2", client, credential);
+        deleted.execute(&self.pool).await.map_err(database(DELETE))?;
+        Ok(())
+    }
 }

@@ -4,13 +4,15 @@ use sqlx::PgConnection;
 
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
+use super::guardrails::{nonce, write_line};
 use super::signals::{Signal, bump_signal};
-use store::StoreError;
+use store::guardrails::{AuditEntry, HoldAudit};
 use store::holds::{
-    CLUSTER_FORGOTTEN, HoldCommand, HoldCreation, HoldPlaceRow, HoldRow, HoldState, HoldStatusRow, KEPT_MS, LiveHolds,
-    NewHold,
+    CLUSTER_FORGOTTEN, HoldCaller, HoldCommand, HoldCreation, HoldPlaceRow, HoldQuota, HoldRow, HoldState,
+    HoldStatusRow, KEPT_MS, LiveHolds, NewHold,
 };
 use store::lease::{Lease, Scope};
+use store::{StoreError, clock};
 
 const CREATE: &str = "create a hold";
 const COMMAND: &str = "change a hold";
@@ -85,12 +87,7 @@ impl HoldColumns {
 impl PostgresStore {
     pub(super) async fn insert_hold(&self, new: &NewHold) -> Result<HoldCreation, StoreError> {
         let mut transaction = self.begin(CREATE).await?;
-        // One creation of a client at a time: two could exceed its quota together.
-        let lock = sqlx::query!(
-            "SELECT pg_advisory_xact_lock(hashtextextended('fleetwright holds ' || $1::text, 0))",
-            new.client
-        );
-        lock.execute(&mut *transaction).await.map_err(database(CREATE))?;
+        lock_quota(&mut transaction, &new.client, CREATE).await?;
         if let Some(known) = by_request(&mut transaction, new).await? {
             let is_same = known.fingerprint == new.fingerprint;
             let known = Box::new(known.into_row());
@@ -101,9 +98,10 @@ impl PostgresStore {
         if known.fetch_optional(&mut *transaction).await.map_err(database(CREATE))?.is_none() {
             return Ok(HoldCreation::UnknownCluster);
         }
-        let left = match remaining_quota(&mut transaction, new).await? {
-            Ok(left) => left,
-            Err(refused) => return Ok(refused),
+        let left = match remaining_quota(&mut transaction, &new.client, new.quota).await? {
+            Quota::Left { price, .. } => price,
+            Quota::TooManyHolds(count) => return Ok(HoldCreation::TooManyHolds(count)),
+            Quota::TooExpensive(held) => return Ok(HoldCreation::TooExpensive(held)),
         };
         let max_price = [new.max_price, left].into_iter().flatten().min();
         sqlx::query!(
@@ -124,26 +122,43 @@ impl PostgresStore {
         .await
         .map_err(database(CREATE))?;
         let created = by_id(&mut transaction, &scope, &new.id).await?;
+        if let Some(row) = &created {
+            audit(&mut transaction, HoldAudit::Created, row, &new.client).await?;
+        }
         bump_signal(&mut transaction, Signal::Holds, CREATE).await?;
         commit(transaction, CREATE).await?;
         Ok(created.map_or(HoldCreation::UnknownCluster, |row| HoldCreation::Created(Box::new(row))))
     }
 
+    /// The quota of `by` is read under the lock of its creations, so that both together do not exceed it; the hold itself is
+    /// changed by one statement, which judges its state again.
     pub(super) async fn commit_hold_now(
         &self,
-        cluster: &str,
-        id: &str,
+        (cluster, id): (&str, &str),
         version: Option<u64>,
+        by: &HoldCaller,
     ) -> Result<HoldCommand, StoreError> {
         let scope = Scope::cluster(cluster).key();
         let mut transaction = self.begin(COMMAND).await?;
+        lock_quota(&mut transaction, &by.name, COMMAND).await?;
+        let Some(before) = by_id(&mut transaction, &scope, id).await? else { return Ok(HoldCommand::Unknown) };
+        if !by.may_change_hold_of(&before.client) {
+            return Ok(HoldCommand::OtherClient(Box::new(before)));
+        }
+        if before.client != by.name
+            && before.state == HoldState::Active
+            && let Some(refused) = beyond_quota(&mut transaction, &before, by).await?
+        {
+            return Ok(refused);
+        }
         let changed = sqlx::query!(
-            "UPDATE holds SET committed_at = clock_timestamp(), version = version + 1
+            "UPDATE holds SET committed_at = clock_timestamp(), committed_by = $4, version = version + 1
              WHERE id = $1 AND scope = $2 AND ended_at IS NULL AND committed_at IS NULL AND ready
                AND expires_at > clock_timestamp() AND ($3::bigint IS NULL OR version = $3)",
             id,
             scope,
-            version.map(column)
+            version.map(column),
+            by.name
         );
         let changed = changed.execute(&mut *transaction).await.map_err(database(COMMAND))?.rows_affected() > 0;
         let Some(row) = by_id(&mut transaction, &scope, id).await? else { return Ok(HoldCommand::Unknown) };
@@ -154,6 +169,7 @@ impl PostgresStore {
                 _ => HoldCommand::Refused(Box::new(row)),
             });
         }
+        audit(&mut transaction, HoldAudit::Committed, &row, &by.name).await?;
         bump_signal(&mut transaction, Signal::Holds, COMMAND).await?;
         commit(transaction, COMMAND).await?;
         Ok(HoldCommand::Done(Box::new(row)))
@@ -161,12 +177,17 @@ impl PostgresStore {
 
     pub(super) async fn release_hold_now(
         &self,
-        cluster: &str,
-        id: &str,
+        (cluster, id): (&str, &str),
         version: Option<u64>,
+        by: &HoldCaller,
     ) -> Result<HoldCommand, StoreError> {
         let scope = Scope::cluster(cluster).key();
         let mut transaction = self.begin(COMMAND).await?;
+        // The creator of a hold never changes.
+        let Some(before) = by_id(&mut transaction, &scope, id).await? else { return Ok(HoldCommand::Unknown) };
+        if !by.may_change_hold_of(&before.client) {
+            return Ok(HoldCommand::OtherClient(Box::new(before)));
+        }
         let changed = sqlx::query!(
             "UPDATE holds SET ended_at = clock_timestamp(), ended = 'released', version = version + 1
              WHERE id = $1 AND scope = $2 AND ended_at IS NULL AND ($3::bigint IS NULL OR version = $3)
@@ -181,6 +202,7 @@ impl PostgresStore {
             let row = Box::new(row);
             return Ok(if row.state.has_ended() { HoldCommand::Done(row) } else { HoldCommand::OtherVersion(row) });
         }
+        audit(&mut transaction, HoldAudit::Released, &row, &by.name).await?;
         bump_signal(&mut transaction, Signal::Holds, COMMAND).await?;
         commit(transaction, COMMAND).await?;
         Ok(HoldCommand::Done(Box::new(row)))
@@ -232,28 +254,66 @@ impl PostgresStore {
     }
 }
 
-/// What is left of the quota for prices, or why the client gets no further hold.
-async fn remaining_quota(
-    connection: &mut PgConnection,
-    new: &NewHold,
-) -> Result<Result<Option<i64>, HoldCreation>, StoreError> {
+/// One creation, or commit for another client, of a client at a time: two could exceed its quota together.
+async fn lock_quota(connection: &mut PgConnection, client: &str, what: &'static str) -> Result<(), StoreError> {
+    let lock =
+        sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('fleetwright holds ' || $1::text, 0))", client);
+    lock.execute(connection).await.map_err(database(what))?;
+    Ok(())
+}
+
+/// What a client may hold besides what it holds.
+enum Quota {
+    /// Another hold, for a price of at most this if there is a limit, besides this price.
+    Left {
+        price: Option<i64>,
+        held: i64,
+    },
+    TooManyHolds(u32),
+    TooExpensive(i64),
+}
+
+/// What is left of the quota of a client, who pays for the holds that it committed and for its own that are not committed.
+async fn remaining_quota(connection: &mut PgConnection, client: &str, quota: HoldQuota) -> Result<Quota, StoreError> {
     let held = sqlx::query!(
         r#"SELECT count(*) AS "holds!",
                   coalesce(sum(CASE WHEN ready THEN price ELSE greatest(price, coalesce(max_price, 0)) END), 0)::bigint AS "price!"
            FROM (SELECT ready, max_price, coalesce((SELECT sum(one) FROM unnest(target_prices) AS one), 0)::bigint AS price
-                 FROM holds WHERE client = $1 AND ended_at IS NULL
+                 FROM holds WHERE coalesce(committed_by, client) = $1 AND ended_at IS NULL
                    AND (committed_at IS NOT NULL OR expires_at > clock_timestamp())) AS live"#,
-        new.client
+        client
     );
     let held = held.fetch_one(connection).await.map_err(database(CREATE))?;
     let count = u32::try_from(held.holds).unwrap_or(u32::MAX);
-    if new.quota.holds.is_some_and(|most| count >= most) {
-        return Ok(Err(HoldCreation::TooManyHolds(count)));
+    if quota.holds.is_some_and(|most| count >= most) {
+        return Ok(Quota::TooManyHolds(count));
     }
-    Ok(match new.quota.price.map(|most| most - held.price) {
-        Some(left) if left <= 0 => Err(HoldCreation::TooExpensive(held.price)),
-        left => Ok(left),
+    Ok(match quota.price.map(|most| most - held.price) {
+        Some(left) if left <= 0 => Quota::TooExpensive(held.price),
+        price => Quota::Left { price, held: held.price },
     })
+}
+
+/// Why `by` cannot pay for a hold that another client created.
+async fn beyond_quota(
+    connection: &mut PgConnection,
+    row: &HoldRow,
+    by: &HoldCaller,
+) -> Result<Option<HoldCommand>, StoreError> {
+    // An active hold is ready: it counts with the price of its nodes.
+    let price: i64 = row.status.places.iter().map(|place| place.price).sum();
+    Ok(match remaining_quota(connection, &by.name, by.quota).await? {
+        Quota::TooManyHolds(count) => Some(HoldCommand::TooManyHolds(count)),
+        Quota::TooExpensive(held) => Some(HoldCommand::TooExpensive(held + price)),
+        Quota::Left { price: Some(left), held } if left < price => Some(HoldCommand::TooExpensive(held + price)),
+        Quota::Left { .. } => None,
+    })
+}
+
+/// Writes who changed a hold. A call that is repeated after a lost answer changes nothing, and writes nothing.
+async fn audit(connection: &mut PgConnection, command: HoldAudit, row: &HoldRow, by: &str) -> Result<(), StoreError> {
+    let entry = AuditEntry::hold(command, (&row.cluster, &row.id, &row.client), by, clock::now().as_millis());
+    write_line(connection, &entry, nonce()).await
 }
 
 async fn by_request(connection: &mut PgConnection, new: &NewHold) -> Result<Option<HoldColumns>, StoreError> {

@@ -10,7 +10,7 @@ use super::{holds, replacements};
 use store::StoreError;
 use store::clock;
 use store::guardrails::AuditEntry;
-use store::identity::{ForgetOutcome, Identity, check_identity};
+use store::identity::{ForgetOutcome, Identity, UidClaim, check_identity, yielded};
 use store::lease::{Lease, ObservedExtent, Scope};
 
 impl PostgresStore {
@@ -38,6 +38,52 @@ impl PostgresStore {
         .await
         .map_err(database(WHAT))?;
         commit(transaction, WHAT).await
+    }
+
+    pub(super) async fn write_uid_claim(
+        &self,
+        cluster: &str,
+        uid: &str,
+        is_trusted: bool,
+        nonce: u128,
+    ) -> Result<UidClaim, StoreError> {
+        const WHAT: &str = "claim the UID of a cluster";
+        let mut transaction = self.begin(WHAT).await?;
+        let bound = identities(&mut transaction, "", uid, WHAT).await?;
+        let Some(other) = bound.into_iter().find(|identity| identity.cluster != cluster) else {
+            return Ok(UidClaim::Free);
+        };
+        let scope = Scope::cluster(&other.cluster).key();
+        // The lock excludes writes under the present lease, which may prove the claim. That of the scope comes first.
+        let lock = sqlx::query_scalar!(r#"SELECT hold_lease($1, $2, $3) AS "held!""#, scope, "", 0_i64);
+        lock.fetch_one(&mut *transaction).await.map_err(database(WHAT))?;
+        lock_uid(&mut transaction, uid, WHAT).await?;
+        let proven = sqlx::query_scalar!(
+            r#"SELECT (EXISTS (SELECT FROM intents WHERE intents.scope = $1)
+                    OR EXISTS (SELECT FROM observed_extents WHERE observed_extents.scope = $1 AND (nodes > 0 OR claims > 0))
+                    OR EXISTS (SELECT FROM listed_machines WHERE cluster = $2 AND cluster_uid = $3)) AS "proven!""#,
+            scope,
+            other.cluster,
+            uid
+        );
+        if proven.fetch_one(&mut *transaction).await.map_err(database(WHAT))? && !is_trusted {
+            return Ok(UidClaim::Proven { known: other.cluster });
+        }
+        let freed = sqlx::query!(
+            "UPDATE leases SET cluster_uid = $3, epoch = epoch + 1, expires_at = clock_timestamp(), term = NULL
+             WHERE scope = $1 AND cluster_uid = $2",
+            scope,
+            uid,
+            yielded(uid)
+        );
+        if freed.execute(&mut *transaction).await.map_err(database(WHAT))?.rows_affected() == 0 {
+            return Ok(UidClaim::Free);
+        }
+        let line = AuditEntry::yielded(&other.cluster, uid, cluster, is_trusted, clock::now().as_millis());
+        write_line(&mut transaction, &line, nonce).await?;
+        bump_signal(&mut transaction, Signal::Leases, WHAT).await?;
+        commit(transaction, WHAT).await?;
+        Ok(UidClaim::Yielded { from: other.cluster })
     }
 
     pub(super) async fn write_acceptance(

@@ -30,12 +30,13 @@ impl PostgresStore {
         self.read_other_replicas(&row.instance).await
     }
 
-    /// The row of `instance` bounds by its `began_at` which reports count.
+    /// The row of `instance` bounds by its `began_at` which reports of its owner count: earlier ones may be those of the
+    /// previous run.
     pub(super) async fn read_other_replicas(&self, instance: &str) -> Result<Vec<ReplicaRow>, StoreError> {
         let others = sqlx::query!(
             "SELECT other.instance, other.owner, other.keys, other.digests, other.address, other.token, other.certificate
              FROM replicas AS own JOIN replicas AS other ON other.instance <> own.instance
-             WHERE own.instance = $1 AND other.told_at > own.began_at
+             WHERE own.instance = $1 AND (other.owner <> own.owner OR other.told_at > own.began_at)
                AND other.told_at > clock_timestamp() - make_interval(secs => $2)
              ORDER BY other.owner, other.instance",
             instance,
@@ -49,6 +50,13 @@ impl PostgresStore {
             endpoint: ReplicaEndpoint { address: row.address, token: row.token, certificate: row.certificate },
         });
         Ok(read.collect())
+    }
+
+    /// A write: a database that reads and refuses writes fails it.
+    pub(super) async fn write_heartbeat(&self, instance: &str) -> Result<(), StoreError> {
+        let touched = sqlx::query!("UPDATE replicas SET told_at = clock_timestamp() WHERE instance = $1", instance);
+        touched.execute(&self.pool).await.map_err(database("write to PostgreSQL"))?;
+        Ok(())
     }
 
     /// Rows are locked in the order of their names, so that two replicas never wait for each other.

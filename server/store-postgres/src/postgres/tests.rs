@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::super::conformance::skipped;
 use super::super::postgres_local::{self, LocalPostgres};
 use super::connection::commit;
+use super::conversion::database;
 use super::*;
 use proxy::{DisconnectAt, Proxy};
 use store::StoreError;

@@ -30,4 +30,8 @@ impl BrowserSessionTable {
     pub(super) fn delete(&mut self, id_sha256: &[u8]) {
         self.by_id.remove(id_sha256);
     }
+
+    pub(super) fn delete_of(&mut self, client: &str, credential: &str) {
+        self.by_id.retain(|_, (_, session)| session.client != client || session.credential != credential);
+    }
 }

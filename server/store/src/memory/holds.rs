@@ -1,8 +1,9 @@
 //! Holds, by the store's clock.
 
 use super::super::StoreError;
+use super::super::guardrails::{AuditEntry, HoldAudit};
 use super::super::holds::{
-    HoldCommand, HoldCreation, HoldQuota, HoldRow, HoldState, HoldStatusRow, LiveHolds, NewHold,
+    HoldCaller, HoldCommand, HoldCreation, HoldQuota, HoldRow, HoldState, HoldStatusRow, LiveHolds, NewHold,
 };
 use super::super::lease::{Lease, Scope};
 use super::tables::{HoldTable, Tables};
@@ -18,6 +19,11 @@ impl HoldTable {
         });
         let state = HoldState::of(ended, self.row.committed_ms.is_some(), self.row.status.ready, left_ms);
         HoldRow { state, left_ms, ..self.row.clone() }
+    }
+
+    /// Whose quota it counts against.
+    fn payer(&self) -> &str {
+        self.committed_by.as_deref().unwrap_or(&self.row.client)
     }
 
     /// What it counts with against a quota.
@@ -61,8 +67,9 @@ impl Tables {
             status: HoldStatusRow { id: new.id.clone(), ..HoldStatusRow::default() },
             version: 1,
         };
-        let table =
-            HoldTable { row, request_id: new.request_id.clone(), fingerprint: new.fingerprint.clone(), ended: None };
+        let (request_id, fingerprint) = (new.request_id.clone(), new.fingerprint.clone());
+        let table = HoldTable { row, request_id, fingerprint, committed_by: None, ended: None };
+        self.audit_hold(HoldAudit::Created, &table.row, &new.client, now);
         let answer = HoldCreation::Created(Box::new(table.at(now)));
         self.holds.insert(new.id.clone(), table);
         self.hold_changes += 1;
@@ -71,7 +78,7 @@ impl Tables {
 
     /// What is left of the quota for prices.
     fn remaining_quota(&self, client: &str, quota: HoldQuota, now: i64) -> Result<Option<i64>, HoldCreation> {
-        let live = || self.holds.values().filter(|one| one.row.client == client && !one.at(now).state.has_ended());
+        let live = || self.holds.values().filter(|one| one.payer() == client && !one.at(now).state.has_ended());
         let count = u32::try_from(live().count()).unwrap_or(u32::MAX);
         if quota.holds.is_some_and(|most| count >= most) {
             return Err(HoldCreation::TooManyHolds(count));
@@ -86,28 +93,51 @@ impl Tables {
     /// Returns whether the hold changed, with the result.
     pub(super) fn commit_hold(
         &mut self,
-        (cluster, id): (&str, &str),
+        hold: (&str, &str),
         version: Option<u64>,
+        by: &HoldCaller,
         now: i64,
     ) -> (bool, HoldCommand) {
-        self.command(cluster, id, version, now, |one, state| match state {
+        if let Some(refused) = self.beyond_quota_of(hold, by, now) {
+            return (false, refused);
+        }
+        self.command((HoldAudit::Committed, hold), version, by, now, |one, state| match state {
             HoldState::Committed => Some(false),
             HoldState::Active => {
-                one.row.committed_ms = Some(now);
+                (one.row.committed_ms, one.committed_by) = (Some(now), Some(by.name.clone()));
                 Some(true)
             }
             _ => None,
         })
     }
 
+    /// Why `by` cannot pay for a hold that another client created.
+    fn beyond_quota_of(&self, (cluster, id): (&str, &str), by: &HoldCaller, now: i64) -> Option<HoldCommand> {
+        let one = self.holds.get(id).filter(|one| one.row.cluster == cluster)?;
+        let is_other = one.row.client != by.name && one.at(now).state == HoldState::Active;
+        if !is_other || !by.is_admin {
+            return None;
+        }
+        match self.remaining_quota(&by.name, by.quota, now) {
+            Ok(Some(left)) if left < one.price() => {
+                Some(HoldCommand::TooExpensive(by.quota.price.unwrap_or(0) - left + one.price()))
+            }
+            Ok(_) => None,
+            Err(HoldCreation::TooManyHolds(count)) => Some(HoldCommand::TooManyHolds(count)),
+            Err(HoldCreation::TooExpensive(held)) => Some(HoldCommand::TooExpensive(held + one.price())),
+            Err(_) => None,
+        }
+    }
+
     /// Returns whether the hold changed, with the result.
     pub(super) fn release_hold(
         &mut self,
-        (cluster, id): (&str, &str),
+        hold: (&str, &str),
         version: Option<u64>,
+        by: &HoldCaller,
         now: i64,
     ) -> (bool, HoldCommand) {
-        self.command(cluster, id, version, now, |one, state| {
+        self.command((HoldAudit::Released, hold), version, by, now, |one, state| {
             if state.has_ended() {
                 return Some(false);
             }
@@ -118,9 +148,9 @@ impl Tables {
 
     fn command(
         &mut self,
-        cluster: &str,
-        id: &str,
+        (command, (cluster, id)): (HoldAudit, (&str, &str)),
         version: Option<u64>,
+        by: &HoldCaller,
         now: i64,
         change: impl FnOnce(&mut HoldTable, HoldState) -> Option<bool>,
     ) -> (bool, HoldCommand) {
@@ -128,6 +158,9 @@ impl Tables {
             return (false, HoldCommand::Unknown);
         };
         let row = one.at(now);
+        if !by.may_change_hold_of(&row.client) {
+            return (false, HoldCommand::OtherClient(Box::new(row)));
+        }
         let is_other = version.is_some_and(|version| version != row.version);
         let mut next = one.clone();
         match change(&mut next, row.state) {
@@ -138,10 +171,15 @@ impl Tables {
                 next.row.version += 1;
                 *one = next;
                 let row = one.at(now);
+                self.audit_hold(command, &row, &by.name, now);
                 self.hold_changes += 1;
                 (true, HoldCommand::Done(Box::new(row)))
             }
         }
+    }
+
+    fn audit_hold(&mut self, command: HoldAudit, row: &HoldRow, by: &str, now: i64) {
+        self.audit.push(AuditEntry::hold(command, (&row.cluster, &row.id, &row.client), by, now));
     }
 
     pub(super) fn hold(&self, cluster: &str, id: &str, now: i64) -> Option<HoldRow> {

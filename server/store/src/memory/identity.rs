@@ -2,7 +2,7 @@
 
 use super::super::StoreError;
 use super::super::guardrails::AuditEntry;
-use super::super::identity::{ForgetOutcome, Identity, check_identity};
+use super::super::identity::{ForgetOutcome, Identity, UidClaim, check_identity, yielded};
 use super::super::lease::{Lease, ObservedExtent, Scope};
 use super::tables::{LeaseRow, Tables};
 
@@ -33,6 +33,32 @@ impl Tables {
             row.uid.get_or_insert_with(|| uid.to_owned());
         }
         Ok(())
+    }
+
+    pub(super) fn claim_uid(&mut self, cluster: &str, uid: &str, is_trusted: bool, now: i64) -> UidClaim {
+        let Some(other) = self.identities("", uid).into_iter().find(|bound| bound.cluster != cluster) else {
+            return UidClaim::Free;
+        };
+        let scope = Scope::cluster(&other.cluster);
+        if !is_trusted && self.is_proven(&other) {
+            return UidClaim::Proven { known: other.cluster };
+        }
+        if let Some(row) = self.leases.get_mut(&scope) {
+            row.uid = Some(yielded(uid));
+            row.epoch += 1;
+            row.expires_ms = now;
+        }
+        self.audit.push(AuditEntry::yielded(&other.cluster, uid, cluster, is_trusted, now));
+        UidClaim::Yielded { from: other.cluster }
+    }
+
+    /// Whether anything but its lease says that the name has the UID.
+    fn is_proven(&self, bound: &Identity) -> bool {
+        let scope = Scope::cluster(&bound.cluster);
+        let has_objects = self.extents.get(&scope).is_some_and(|extent| extent.nodes > 0 || extent.claims > 0);
+        let mut listed = self.listings.values().flat_map(|listing| &listing.machines);
+        let is_listed = listed.any(|row| row.cluster == bound.cluster && row.cluster_uid == bound.uid);
+        has_objects || is_listed || self.intents.get(&scope).is_some_and(|intents| !intents.is_empty())
     }
 
     /// Returns whether the cluster has a lease row, and whether its UID changed.

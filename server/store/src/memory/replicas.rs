@@ -12,13 +12,22 @@ impl Tables {
     }
 
     pub(super) fn other_replicas(&self, instance: &str, now: i64) -> Vec<ReplicaRow> {
-        let Some(began) = self.replicas.get(instance).map(|own| own.began_ms) else { return Vec::new() };
+        let Some(own) = self.replicas.get(instance) else { return Vec::new() };
         let lately = now.saturating_sub(milliseconds(REPLICA_TTL));
-        let others = self.replicas.values().filter(|other| other.row.instance != instance);
-        let mut beside: Vec<ReplicaRow> =
-            others.filter(|other| other.reported_ms > began.max(lately)).map(|other| other.row.clone()).collect();
+        // A row of the same owner from before may be that of the previous run.
+        let lives = |other: &&HeartbeatRow| {
+            let is_another = other.row.owner != own.row.owner || other.reported_ms > own.began_ms;
+            other.row.instance != instance && other.reported_ms > lately && is_another
+        };
+        let mut beside: Vec<ReplicaRow> = self.replicas.values().filter(lives).map(|other| other.row.clone()).collect();
         beside.sort_by(|one, other| (&one.owner, &one.instance).cmp(&(&other.owner, &other.instance)));
         beside
+    }
+
+    pub(super) fn touch_replica(&mut self, instance: &str, now: i64) {
+        if let Some(own) = self.replicas.get_mut(instance) {
+            own.reported_ms = now;
+        }
     }
 
     pub(super) fn put_cluster_summaries(&mut self, summaries: &[ClusterSummaryRow]) {

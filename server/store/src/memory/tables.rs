@@ -87,6 +87,8 @@ pub(super) struct HoldTable {
     pub(super) row: HoldRow,
     pub(super) request_id: String,
     pub(super) fingerprint: Vec<u8>,
+    /// Who pays for it once it is committed.
+    pub(super) committed_by: Option<String>,
     pub(super) ended: Option<HoldState>,
 }
 

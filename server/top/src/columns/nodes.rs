@@ -41,7 +41,9 @@ pub(crate) const COLUMNS: &[Column<Node>] = &[
         Cell::Text(id(&row.name, 0).to_owned())
     })
     .for_fleet(),
-    Column::text("NODE", (14, 26), 0, SortKey::Name, |row, _, _| Cell::Text(id(&row.name, 1).to_owned())),
+    Column::text("NODE", (14, 26), 0, SortKey::Text(|row: &Node| row.shown_name()), |row, _, _| {
+        Cell::Text(row.shown_name().to_owned())
+    }),
     Column::share("REQUESTED", 1, |row, _| share_key(share(row)), |row, _, _| Cell::Share(share(row))),
     Column::share("CPU", 11, |row, _| share_key(row.cpu().permille()), |row, _, _| Cell::Share(row.cpu().permille())),
     Column::share(

@@ -133,7 +133,7 @@ fn requests(canvas: &mut Canvas<'_>, y: u16, label: &str, requests: Requests, am
     }
 }
 
-/// What is missing. A fleet of which nothing is missing says so.
+/// What does not work, and what is missing. A fleet of which nothing is missing says so.
 fn coverage(top: &Top, cluster: Option<&str>) -> String {
     let is_meant = |id: &str| cluster.is_none_or(|cluster| cluster == id);
     let of_state = |state: &str| {
@@ -152,10 +152,14 @@ fn coverage(top: &Top, cluster: Option<&str>) -> String {
         let ids: Vec<&str> = ids.iter().copied().collect();
         format!("{what}: {}", ids.join(", "))
     });
-    let named: Vec<String> = named.collect();
+    let notices = top.notices.iter().flatten().map(|notice| notice.trim_end_matches('.').to_owned());
+    let named: Vec<String> = notices.chain(named).collect();
     match (named.is_empty(), &top.source(Kind::Clusters).feed) {
         (false, _) => format!("! {}", named.join("; ")),
         (true, Feed::Listing) => "The list of clusters is not complete yet.".to_owned(),
+        (true, _) if top.clusters.table().len() == 0 => {
+            "No cluster yet. How to connect one: fleetwright fleet problems".to_owned()
+        }
         (true, _) => "Every cluster is connected.".to_owned(),
     }
 }

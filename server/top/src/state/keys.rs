@@ -4,7 +4,7 @@ use super::{HOLD_MS, Mode, Top};
 use crate::change::Kind;
 use crate::key::{Action, Key};
 use crate::row::id;
-use crate::view::{View, planned_on};
+use crate::view::{PlannedOn, View};
 
 /// A step of the selection.
 enum Step {
@@ -139,8 +139,7 @@ impl Top {
         match self.view().kind {
             Kind::Clusters => self.show(View::of(Kind::Nodes, cluster)),
             Kind::Nodes => {
-                let node_claim = self.nodes.table().find(&name).map_or("", |node| &node.node_claim);
-                let planned_on = Some(planned_on(&name, node_claim));
+                let planned_on = self.nodes.table().find(&name).map(PlannedOn::of);
                 self.show(View { planned_on, ..View::of(Kind::Pods, cluster) })
             }
             Kind::Pods => Action::Ignore,

@@ -85,3 +85,32 @@ fn the_age_is_that_of_the_oldest_kind() {
     top.apply(Change::Clusters(Delta::of(Vec::new())), NOW_MS + 59_000);
     assert!(title(&mut top, NOW_MS + 60_000).ends_with("  live, 1s old"));
 }
+
+/// The line of the header that says what is missing.
+fn coverage(top: &mut Top) -> String {
+    picture(top, 200, 24).lines().nth(5).unwrap_or_default().trim_end().to_owned()
+}
+
+#[test]
+fn what_the_server_depends_on_and_does_not_work_comes_before_what_is_missing() {
+    let mut top = fleet();
+    top.apply(Change::Notices(vec!["The cloud has not answered: nothing can be launched.".to_owned()]), NOW_MS);
+    assert_eq!(coverage(&mut top), "! The cloud has not answered: nothing can be launched; stale: test");
+    top.apply(Change::Notices(Vec::new()), NOW_MS);
+    assert_eq!(coverage(&mut top), "! stale: test");
+}
+
+#[test]
+fn a_fleet_without_clusters_says_so_once_that_is_known() {
+    let mut top = Top::new(Kind::Clusters, None, true);
+    assert_eq!(coverage(&mut top), "The list of clusters is not complete yet.");
+    for kind in Kind::ALL {
+        top.apply(Change::Feed(kind, Feed::Live), NOW_MS);
+    }
+    assert!(!top.is_live(), "what does not work is not known yet");
+    top.apply(Change::Notices(Vec::new()), NOW_MS);
+    assert_eq!(coverage(&mut top), "No cluster yet. How to connect one: fleetwright fleet problems");
+    top.apply(Change::Clusters(Delta::of(vec![cluster("prod", 1, 0, 0)])), NOW_MS);
+    assert!(top.is_live());
+    assert_eq!(coverage(&mut top), "Every cluster is connected.");
+}

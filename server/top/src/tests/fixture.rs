@@ -116,6 +116,7 @@ pub(super) fn load(top: &mut Top) {
     for kind in Kind::ALL {
         top.apply(Change::Feed(kind, Feed::Live), then);
     }
+    top.apply(Change::Notices(Vec::new()), then);
 }
 
 /// The lines of the picture, without spaces at their ends.

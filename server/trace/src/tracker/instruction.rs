@@ -26,9 +26,10 @@ impl Step {
             Instruction::InitializeNode { claim, .. } => (Self::Initialize, claim),
             Instruction::Drain { claim, .. } => (Self::Drain, claim),
             Instruction::DeleteClaim { claim, .. } => (Self::Delete, claim),
-            Instruction::NominatePods { .. } | Instruction::WriteStatus(_) | Instruction::RecordEvent(_) => {
-                return None;
-            }
+            Instruction::RemoveDisruptedTaint { .. }
+            | Instruction::NominatePods { .. }
+            | Instruction::WriteStatus(_)
+            | Instruction::RecordEvent(_) => return None,
         })
     }
 

@@ -13,7 +13,7 @@ use super::violation::{RemovalFindings, RemovalRule};
 /// evicted. Empty for a pod that a drain does not evict.
 #[must_use]
 pub fn blocking_pod_budgets<'p>(input: &RemovalInput, pod: &'p RemovalPod) -> &'p [Text] {
-    let is_drained = !pod.node_bound && !pod.terminating && !pod.tolerates_drain;
+    let is_drained = !pod.terminating && !pod.tolerates_drain;
     if is_drained && is_blocked_by_budgets(input, pod) { &pod.pod_budgets } else { &[] }
 }
 
@@ -69,9 +69,9 @@ pub(super) fn check_pod_budgets(input: &RemovalInput, removals: &[Removed<'_>], 
 }
 
 /// Whether the pod stays until the deadline of a drain: it has do-not-disrupt, several
-/// PodDisruptionBudgets, or one that allows no eviction.
+/// PodDisruptionBudgets, or one that allows no eviction. A terminating pod ends without an eviction.
 pub(super) fn is_held_from_eviction(input: &RemovalInput, pod: &RemovalPod) -> bool {
-    is_blocked_by_budgets(input, pod) || is_protected(pod, input.now)
+    !pod.terminating && (is_blocked_by_budgets(input, pod) || is_protected(pod, input.now))
 }
 
 /// Whether several PodDisruptionBudgets select the pod, or one that allows no eviction.
@@ -84,9 +84,9 @@ fn is_blocked_by_budgets(input: &RemovalInput, pod: &RemovalPod) -> bool {
     }
 }
 
-/// Whether a drain evicts the pod (Karpenter: evictable pods, without those of DaemonSets).
+/// Whether a drain evicts the pod (Karpenter: evictable pods).
 fn is_evicted(pod: &RemovalPod, now: Timestamp) -> bool {
-    !pod.node_bound && !pod.terminating && !pod.tolerates_drain && !is_protected(pod, now)
+    !pod.terminating && !pod.tolerates_drain && !is_protected(pod, now)
 }
 
 fn evicts_unhealthy(input: &RemovalInput, budget: &Text, pod: &RemovalPod) -> bool {

@@ -50,10 +50,10 @@ fn remains(pod: &RemovalPod) -> bool {
     !pod.node_bound && (!pod.terminating || pod.workload.starts_with("StatefulSet/"))
 }
 
-/// Whether a plan must place the pod: nothing recreates a pod without an owner, a terminating pod
-/// is planned when it is recreated, and a pod held from eviction runs until the node ends.
+/// Whether a plan must place a pod that [remains](remains): nothing recreates a pod without an owner, and a pod held
+/// from eviction runs until the node ends.
 fn needs_room(input: &RemovalInput, pod: &RemovalPod) -> bool {
-    !pod.terminating && !pod.workload.starts_with("Pod/") && !is_held_from_eviction(input, pod)
+    !pod.workload.starts_with("Pod/") && !is_held_from_eviction(input, pod)
 }
 
 /// Pods of a workload on removed nodes.

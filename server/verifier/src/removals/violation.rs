@@ -36,6 +36,9 @@ pub enum RemovalRule {
     /// is judged by that one. The number of replicas is that of its pods, because the agent does
     /// not report workloads.
     LastReadyPod,
+    /// `fleetwright.dev/on-demand-min-nodes`, `spot-max-percent`, `min-nodes` and `zone-balance` of the NodePool hold
+    /// after the removal, or as much as before it (plan contract §4).
+    OptIn,
 }
 
 /// One broken rule.

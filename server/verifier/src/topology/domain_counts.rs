@@ -88,6 +88,28 @@ impl<'b> DomainCounts<'b> {
         self.anywhere += 1;
     }
 
+    /// Takes a pod that was counted on an existing host of this domain out of the counts.
+    pub(super) fn uncount(&mut self, host_domain: HostDomain<'_>) {
+        let HostDomain::One(domain) = host_domain else { return };
+        let Some(count) = self.certain.get_mut(&domain).filter(|count| **count > 0) else { return };
+        *count -= 1;
+        self.anywhere -= 1;
+        if let Some(minimum) = &mut self.minimum {
+            minimum.decrement(domain, *count);
+        }
+    }
+
+    /// Takes a pod with anti-affinity that was recorded on an existing host of this domain out of the records.
+    pub(super) fn unexclude(&mut self, host_domain: HostDomain<'_>) {
+        let HostDomain::One(domain) = host_domain else { return };
+        if let Some(count) = self.excluded.get_mut(&domain) {
+            *count -= 1;
+            if *count == 0 {
+                self.excluded.remove(&domain);
+            }
+        }
+    }
+
     /// Records a pod with anti-affinity against the selected pods.
     pub(super) fn exclude(&mut self, host_domain: HostDomain<'_>) {
         match host_domain {
@@ -215,5 +237,16 @@ impl MinimumTracker {
         while self.domains_with[self.least] == 0 {
             self.least += 1;
         }
+    }
+
+    /// Updates the minimum after a domain has come down to `count` pods.
+    fn decrement(&mut self, domain: u32, count: i64) {
+        if !self.eligible.possible[domain as usize] {
+            return;
+        }
+        let count = usize::try_from(count).unwrap_or(0);
+        self.domains_with[count] += 1;
+        self.domains_with[count + 1] -= 1;
+        self.least = self.least.min(count);
     }
 }

@@ -2,11 +2,22 @@
 //! all hard topology keys of the pod (kube-scheduler counts only nodes with every topology key of
 //! the hard constraints).
 
+use std::collections::BTreeSet;
+
 use super::super::launch::{Certainty, Launch, Launches};
 use super::super::node_fit::{RequiredNodeAffinity, cordon_taint, tolerates_node};
 use model::input::PlanningInput;
 use model::taints::first_untolerated;
 use model::{Node, NodeStage, PodShape, SpreadConstraint, Taint, Toleration};
+
+/// When the placements of a plan are judged, with respect to nodes that are being deleted.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum LeavingNodes<'l> {
+    /// After they are gone.
+    Gone,
+    /// While they are drained: kube-scheduler counts them as members of their domains. Those of `later` have no taint yet.
+    There { later: &'l BTreeSet<u32> },
+}
 
 /// Criteria for counting a host.
 #[derive(Debug)]
@@ -58,12 +69,22 @@ impl<'a> HostFilter<'a> {
         }
     }
 
-    /// The admission of each host: the nodes of the input, then the planned nodes for pods.
+    /// The admission of each host, once the nodes that are being deleted are gone: the nodes of the input, then
+    /// the planned nodes for pods.
     #[must_use]
     pub fn admissions(&self, input: &PlanningInput, launches: &Launches<'_>) -> Vec<Admission> {
+        self.admissions_with(input, launches, LeavingNodes::Gone)
+    }
+
+    pub(super) fn admissions_with(
+        &self,
+        input: &PlanningInput,
+        launches: &Launches<'_>,
+        leaving: LeavingNodes<'_>,
+    ) -> Vec<Admission> {
         let cordon = cordon_taint();
         let of_launch: Vec<Admission> = launches.list.iter().map(|launch| self.on_launch(launch)).collect();
-        let nodes = input.nodes.iter().map(|node| self.on_node(node, &cordon));
+        let nodes = (0..).zip(&input.nodes).map(|node| self.on_node(node, &cordon, leaving));
         let new = launches.of_node.iter();
         nodes.chain(new.map(|launch| launch.map_or(Admission::No, |launch| of_launch[launch as usize]))).collect()
     }
@@ -77,15 +98,25 @@ impl<'a> HostFilter<'a> {
         })
     }
 
-    fn on_node(&self, node: &Node, cordon: &Taint) -> Admission {
+    fn on_node(&self, (at, node): (u32, &Node), cordon: &Taint, leaving: LeavingNodes<'_>) -> Admission {
         let admitted = self.keys.iter().all(|key| node.labels.contains_key(*key))
             && self.node_affinity.as_ref().is_none_or(|node_affinity| node_affinity.matches_node(node))
             && self.tolerations.is_none_or(|tolerations| tolerates_node(node, tolerations, cordon));
-        match (admitted, node.stage) {
-            (false, _) => Admission::No,
-            (true, NodeStage::Deleting) => Admission::PodsOnly,
-            (true, _) => Admission::Yes,
+        match (admitted, node.stage, leaving) {
+            (false, _, _) => Admission::No,
+            (true, NodeStage::Deleting, LeavingNodes::Gone) => Admission::PodsOnly,
+            (true, NodeStage::Deleting, LeavingNodes::There { later })
+                if !later.contains(&at) && !self.tolerates_drain() =>
+            {
+                Admission::No
+            }
+            (true, _, _) => Admission::Yes,
         }
+    }
+
+    /// Whether a node with the taint of a drain counts.
+    fn tolerates_drain(&self) -> bool {
+        self.tolerations.is_none_or(|tolerations| first_untolerated(&[Taint::of_drain()], tolerations).is_none())
     }
 
     fn on_launch(&self, launch: &Launch<'_>) -> Admission {

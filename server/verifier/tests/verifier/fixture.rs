@@ -39,6 +39,7 @@ pub fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering
         capacity_type,
         price: MicroUsd(price),
         estimated: false,
+        catalogue_price: None,
         available: true,
         reservation: None,
         labels: Labels::new(),

@@ -13,3 +13,4 @@ mod opt_in;
 mod placements;
 mod removals;
 mod static_pools;
+mod steps;

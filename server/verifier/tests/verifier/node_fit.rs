@@ -188,6 +188,31 @@ fn volumes_are_reachable_in_every_zone_of_the_launch() {
 }
 
 #[test]
+fn a_claim_for_one_pod_has_one_user_in_the_cluster() {
+    let exclusive =
+        || VolumeAlternatives { exclusive_claims: vec![text("default/data")], ..VolumeAlternatives::default() };
+    let mut fixture = on_machine(plain());
+    with_volumes(&mut fixture, exclusive());
+    fixture.assert_clean();
+    // A pod that runs on a node of the input uses it.
+    fixture.node("n", "a");
+    fixture.bound_pod(0, "old", plain()).volumes = Some(0);
+    fixture.assert_breaks(Rule::Volumes);
+    // It leaves with its node.
+    fixture.input.nodes[0].pods[0].leaving = true;
+    fixture.assert_clean();
+    // Two pods of the plan.
+    let mut fixture = Fixture::new();
+    let pods: Vec<u32> = (0..2).map(|_| fixture.pod("db", plain())).collect();
+    for pod in &pods {
+        fixture.launch(&[SMALL], &["a"], &[*pod]);
+    }
+    fixture.assert_clean();
+    with_volumes(&mut fixture, exclusive());
+    fixture.assert_breaks(Rule::Volumes);
+}
+
+#[test]
 fn attach_limits_hold_and_a_shared_volume_counts_once() {
     let volumes = |names: &[&str]| VolumeAlternatives {
         attachments: names.iter().map(|name| (text("ebs"), text(name))).collect(),

@@ -1,6 +1,6 @@
 //! The opt-in rules of a NodePool, each violated once.
 
-use model::labels::{ARCH, CAPACITY_TYPE, ZONE};
+use model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, ZONE};
 use model::{
     CapacityType, MicroUsd, Millis, NodeSelectorTerm, Offering, Operator, PodShape, Requirement, Timestamp, Zone,
 };
@@ -189,6 +189,28 @@ fn there_are_no_fewer_nodes_than_required_unless_pods_share_them() {
     fixture.launch(&[SMALL], &["a"], &pods);
     fixture.pool().rules.min_nodes = Some(2);
     fixture.assert_breaks(Rule::NodeCount);
+    // Pods of one zone may run on two hosts of it, pods of one host may not.
     fixture.input.shapes[1] = PodShape { pod_affinity: vec![affinity_term("web", ZONE)], ..plain() };
+    fixture.assert_breaks(Rule::NodeCount);
+    fixture.input.shapes[1] = PodShape { pod_affinity: vec![affinity_term("web", HOSTNAME)], ..plain() };
     fixture.assert_clean();
+}
+
+#[test]
+fn pods_that_share_a_host_require_one_node_of_the_least_number() {
+    let together = |app: &str| PodShape { pod_affinity: vec![affinity_term(app, HOSTNAME)], ..plain() };
+    let on_one_node = |shapes: &[(&str, PodShape)]| {
+        let mut fixture = Fixture::new();
+        let pods: Vec<u32> = shapes.iter().map(|(app, shape)| fixture.pod(app, shape.clone())).collect();
+        fixture.launch(&[LARGE], &["a"], &pods);
+        fixture.pool().rules.min_nodes = Some(4);
+        fixture
+    };
+    // Two of a crew are one node, and the third pod another.
+    let crew = || ("crew", together("crew"));
+    on_one_node(&[crew(), crew(), ("lone", plain())]).assert_breaks(Rule::NodeCount);
+    on_one_node(&[crew(), crew()]).assert_clean();
+    // Two groups are two nodes; pods beside another pod need none of their own.
+    on_one_node(&[crew(), ("band", together("band"))]).assert_breaks(Rule::NodeCount);
+    on_one_node(&[("web", plain()), ("side", together("web"))]).assert_clean();
 }

@@ -1,5 +1,7 @@
 //! Removals: correct ones, and one planted fault for each rule.
 
+mod opt_in;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::disruption_policy::{Budget, BudgetLimit, BudgetWindow, DisruptionReason};
@@ -91,6 +93,7 @@ impl Removals {
             pod_budgets: BTreeMap::from([(text("shop/db"), PodBudget { allowed: 1, evicts_unhealthy_always: false })]),
             elsewhere: BTreeMap::from([(web, ReplicaCount { pods: 2, ready: 1 })]),
             destinations: BTreeSet::from([NodeName::from("n-stays")]),
+            opt_in: Vec::new(),
         };
         let mut removals = Self { input, plan: RemovalPlan::default() };
         // Removals are judged by the precedence of their reasons, whatever the order of the list.
@@ -403,6 +406,35 @@ fn a_pod_disruption_budget_without_an_eviction_left_holds_the_node() {
 }
 
 #[test]
+fn a_budget_of_a_daemon_set_s_pods_holds_the_nodes_of_those_that_a_drain_evicts() {
+    let mut removals = Removals::new();
+    let guarded = RemovalPod { pod_budgets: vec![text("shop/agent")], ..daemon("agent-1") };
+    removals.node("big").pods.push(guarded);
+    removals.assert_breaks(RemovalRule::PodDisruptionBudget, "big");
+    let last = removals.node("big").pods.len() - 1;
+    removals.node("big").pods[last].tolerates_drain = true;
+    removals.assert_clean();
+    removals.node("big").pods[last].tolerates_drain = false;
+    removals.input.pod_budgets.insert(text("shop/agent"), PodBudget { allowed: 1, evicts_unhealthy_always: false });
+    removals.assert_clean();
+    // It needs no place: it ends with its node.
+    assert!(!removals.plan.placements.contains_key(&pod_key("agent-1")));
+}
+
+#[test]
+fn a_terminating_pod_of_a_stateful_set_needs_a_place() {
+    let mut removals = Removals::new();
+    removals.plan.placements.remove(&pod_key("db-0"));
+    removals.db().terminating = true;
+    removals.assert_breaks(RemovalRule::Room, "big");
+    // No eviction: do-not-disrupt and budgets say nothing about it.
+    removals.db().pod_budgets = vec![text("shop/db"), text("shop/all")];
+    removals.assert_breaks(RemovalRule::Room, "big");
+    removals.place("db-0", "n-stays");
+    removals.assert_clean();
+}
+
+#[test]
 fn a_pod_with_two_pod_disruption_budgets_is_never_evicted() {
     let mut removals = Removals::new();
     removals.db().pod_budgets.push(text("shop/all"));
@@ -610,8 +642,9 @@ fn budgets_that_prevent_the_eviction_of_a_pod_are_named() {
         (guarded(&["shop/none"]), &none),
         (guarded(&["shop/none", "shop/one"]), &both),
         (RemovalPod { ready: false, ..guarded(&["shop/sick"]) }, &[]),
-        // It ends with its node, is ending, or is not evicted by a drain.
-        (RemovalPod { node_bound: true, ..guarded(&["shop/none"]) }, &[]),
+        // A drain evicts pods of DaemonSets as well.
+        (RemovalPod { node_bound: true, ..guarded(&["shop/none"]) }, &none),
+        // It is ending, or is not evicted by a drain.
         (RemovalPod { terminating: true, ..guarded(&["shop/none"]) }, &[]),
         (RemovalPod { tolerates_drain: true, ..guarded(&["shop/none"]) }, &[]),
     ] {

@@ -1,21 +1,13 @@
 //! The examples of Karpenter's AWS provider, from its Go module.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use e2e::TempDir;
+use e2e::go_module::module_folder;
 use fleetwright_proto::v1::ObjectKind;
 use serde_json::Value;
 
 /// The version whose examples the expectations are written for.
 pub(super) const MODULE: &str = "github.com/aws/karpenter-provider-aws@v1.14.1";
-
-/// For 2.5 MB; a machine whose network swallows packets must not hold up the other tests.
-const DOWNLOAD_LIMIT: Duration = Duration::from_secs(120);
-
-/// Where Go's own installer puts it.
-const USUAL: &str = "/usr/local/go/bin";
 
 /// The variable that the examples have replaced before they are applied, by their README.
 const CLUSTER_NAME: &str = "${CLUSTER_NAME}";
@@ -34,7 +26,7 @@ pub(super) struct Example {
 /// # Errors
 /// Why the module is not on this machine: no Go, or no network.
 pub(super) fn examples(cluster: &str) -> Result<Vec<Example>, String> {
-    let folder = module_folder()?.join("examples");
+    let folder = module_folder(MODULE)?.join("examples");
     let mut files = Vec::new();
     find(&folder, &mut files);
     files.sort();
@@ -44,32 +36,6 @@ pub(super) fn examples(cluster: &str) -> Result<Vec<Example>, String> {
         Example { objects: objects(&path, &text), path }
     };
     Ok(files.iter().map(read).filter(|example| !example.objects.is_empty()).collect())
-}
-
-/// The module in Go's cache, downloaded if it is not there.
-fn module_folder() -> Result<PathBuf, String> {
-    let (folder, output) = (TempDir::new(), TempDir::new());
-    let output = output.path().join("module.json");
-    let file = std::fs::File::create(&output).map_err(|error| error.to_string())?;
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut command = Command::new("go");
-    // Outside of any module, and with the Go that is installed.
-    command.args(["mod", "download", "-json", MODULE]).current_dir(folder.path()).env("GOTOOLCHAIN", "local");
-    command.env("PATH", format!("{path}:{USUAL}")).stdin(Stdio::null()).stdout(file).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(|error| format!("no Go is installed: {error}"))?;
-    let deadline = Instant::now() + DOWNLOAD_LIMIT;
-    while child.try_wait().map_err(|error| error.to_string())?.is_none() {
-        if Instant::now() > deadline {
-            let _ended_already = child.kill();
-            let _status = child.wait();
-            return Err(format!("go mod download {MODULE} has not ended after {DOWNLOAD_LIMIT:?}"));
-        }
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
-    let text = std::fs::read_to_string(&output).map_err(|error| error.to_string())?;
-    let answer: Value = serde_json::from_str(&text).unwrap_or_default();
-    let no_module = || format!("go mod download {MODULE}: {}", answer["Error"].as_str().unwrap_or("no answer"));
-    answer["Dir"].as_str().map(PathBuf::from).ok_or_else(no_module)
 }
 
 /// Adds the YAML files below `folder`.

@@ -194,10 +194,14 @@ fn grpcurl_python_and_curl_get_the_same_answers() {
         fleet("ListPools", all.clone(), "clusters/-/pools?pageSize=1000"),
         fleet("ListNodes", all.clone(), "clusters/-/nodes?pageSize=1000"),
         fleet("ListDecisions", all, "clusters/-/decisions?pageSize=1000"),
-        fleet("GetCost", json!({ "groupBy": "COST_GROUP_POOL" }), "cost?groupBy=COST_GROUP_POOL"),
+        fleet(
+            "ComputeCost",
+            json!({ "parent": "clusters/-", "groupBy": "COST_GROUP_POOL" }),
+            "clusters/-:computeCost?groupBy=COST_GROUP_POOL",
+        ),
         Query {
             service: "CapacityService",
-            method: "Quote",
+            method: "QuoteClusters",
             request: json!({ "podSets": [impossible] }),
             path: "/v1/clusters:quote".to_owned(),
         },

@@ -93,6 +93,7 @@ pub(super) struct Environment {
     client: SimulatedCloudServiceClient<Channel>,
     _cloud: RunningProcess,
     postgres: Postgres,
+    settings: String,
     _folder: TempDir,
 }
 
@@ -116,7 +117,17 @@ impl Environment {
         };
         let client = SimulatedCloudServiceClient::new(channel).max_decoding_message_size(MAX_LEDGER_BYTES);
         let proxy = TcpProxy::start(first.grpc);
-        Some(Self { first, second, proxy, runtime, client, _cloud: cloud, postgres, _folder: folder })
+        Some(Self { first, second, proxy, runtime, client, _cloud: cloud, postgres, settings, _folder: folder })
+    }
+
+    /// Starts another server with the same configuration.
+    pub(super) fn start_another(&self) -> Server {
+        Server::start(&self.settings, &self.postgres.url())
+    }
+
+    /// Waits until a condition holds.
+    pub(super) fn wait_until(&self, what: &str, holds: impl Fn() -> bool) {
+        wait_until(|| format!("{what}, while\n{}", self.logged()), || holds().then_some(()));
     }
 
     /// Starts the agent of a simulated cluster that requests nodes from the beginning. Its script

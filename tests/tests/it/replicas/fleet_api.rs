@@ -104,14 +104,14 @@ fn every_replica_answers_for_the_whole_fleet() {
     node_of_the_other(first);
 
     // The price of the fleet is the sum of its clusters.
-    let cost = json(&second.http, "/v1/cost?groupBy=COST_GROUP_CLUSTER");
+    let cost = json(&second.http, "/v1/clusters/-:computeCost?groupBy=COST_GROUP_CLUSTER");
     let groups: Vec<&str> = cost["sums"].as_array().unwrap().iter().filter_map(|sum| sum["group"].as_str()).collect();
     assert!(groups.contains(&"clusters/shop") && groups.contains(&"clusters/bank"), "{cost:#}");
 
     costs_add_up((first, second), &server);
 
     // Decisions are those of the store, whichever replica made them.
-    let decisions = json(&first.http, "/v1/clusters/-/decisions?full=true")["decisions"].clone();
+    let decisions = json(&first.http, "/v1/clusters/-/decisions?view=DECISION_VIEW_FULL")["decisions"].clone();
     let text = decisions.to_string();
     assert!(text.contains("clusters/shop/decisions/") && text.contains("clusters/bank/decisions/"), "{text}");
     let name = decisions[0]["name"].as_str().unwrap();
@@ -143,10 +143,15 @@ fn node_of_the_other(first: &Server) {
 fn costs_add_up((first, second): (&Server, &Server), server: &str) {
     let micro_usd = |value: &Value| value["amountMicroUsd"].as_str().and_then(|text| text.parse::<i64>().ok());
     let spend = wait_until(
-        || format!("costs of both clusters: {}", json(&first.http, "/v1/spend?groupBy=COST_GROUP_CLUSTER")),
+        || {
+            format!(
+                "costs of both clusters: {}",
+                json(&first.http, "/v1/clusters/-:computeSpend?groupBy=COST_GROUP_CLUSTER")
+            )
+        },
         || {
             // Costs may be written in between.
-            let read = |server: &Server| json(&server.http, "/v1/spend?groupBy=COST_GROUP_CLUSTER");
+            let read = |server: &Server| json(&server.http, "/v1/clusters/-:computeSpend?groupBy=COST_GROUP_CLUSTER");
             let spend = read(first);
             (spend["sums"].as_array().is_some_and(|sums| sums.len() == 2) && spend["sums"] == read(second)["sums"])
                 .then_some(spend)

@@ -7,7 +7,8 @@ const SENT: Timestamp = Timestamp::from_millis((20_685 * 86_400 + 36_930) * 1_00
 const TWO_MINUTES_LATER: Timestamp = Timestamp::from_millis((20_685 * 86_400 + 37_050) * 1_000);
 /// 2026-08-27T05:00:00Z: seven days later, at 18,000 seconds.
 const MAINTENANCE: Timestamp = Timestamp::from_millis((20_692 * 86_400 + 18_000) * 1_000);
-const QUEUED: Timestamp = Timestamp::from_millis(99);
+/// A second after the event was sent.
+const QUEUED: Timestamp = Timestamp::from_millis((20_685 * 86_400 + 36_931) * 1_000);
 const ID: &str = "i-0123456789abcdef0";
 
 fn event(source: &str, detail_type: &str, detail: Value) -> Value {
@@ -38,8 +39,15 @@ fn about_one(kind: InterruptionKind, ends: Option<Timestamp>) -> Message {
     Message::Notices(vec![notice(ID, kind, ends)])
 }
 
+const RECEIVED: Reception<'static> =
+    Reception { account: Some("123456789012"), region: "eu-west-1", queued: QUEUED, now: QUEUED };
+
 fn read(event: &Value) -> Message {
-    parse(&event.to_string(), QUEUED)
+    parse(&event.to_string(), &RECEIVED)
+}
+
+fn read_at(event: &Value, now: Timestamp) -> Message {
+    parse(&event.to_string(), &Reception { now, ..RECEIVED })
 }
 
 fn retirement(entities: Value) -> Value {
@@ -105,6 +113,68 @@ fn a_scheduled_change_without_a_readable_time_is_a_notice() {
 }
 
 #[test]
+fn a_change_that_is_over_is_ignored_and_one_that_is_open_or_upcoming_is_not() {
+    let told = |status: Option<&str>, start: &str, end: &str| {
+        let mut event = retirement(json!([{"entityValue": ID}]));
+        event["detail"]["startTime"] = json!(start);
+        event["detail"]["endTime"] = json!(end);
+        if let Some(status) = status {
+            event["detail"]["statusCode"] = json!(status);
+        }
+        read(&event)
+    };
+    let (past, begun) = ("Thu, 20 Aug 2026 08:00:00 GMT", "Thu, 20 Aug 2026 09:00:00 GMT");
+    let (soon, later) = ("Thu, 20 Aug 2026 11:00:00 GMT", "Thu, 27 Aug 2026 05:00:00 GMT");
+    for (status, start, end) in [
+        (Some("closed"), past, begun),
+        (Some("closed"), soon, later),
+        (Some("open"), past, begun),
+        (None, past, begun),
+        (None, past, "never"),
+    ] {
+        assert_eq!(told(status, start, end), Message::Ignored, "{status:?} {start} {end}");
+    }
+    for (status, start, end) in [
+        (Some("upcoming"), later, later),
+        (Some("open"), past, soon),
+        (Some("open"), begun, "never"),
+        (None, soon, later),
+    ] {
+        let told = told(status, start, end);
+        assert!(matches!(&told, Message::Notices(found) if found.len() == 1), "{status:?} {start} {end}: {told:?}");
+    }
+}
+
+#[test]
+fn a_message_of_another_account_or_region_is_refused() {
+    for (key, other) in [("account", "999999999999"), ("region", "us-east-1"), ("account", ""), ("region", "")] {
+        let mut event = of_ec2("EC2 Spot Instance Interruption Warning", json!({"instance-id": ID}));
+        event[key] = json!(other);
+        let read = read(&event);
+        assert!(matches!(&read, Message::Refused(why) if why.contains(key)), "{key}: {read:?}");
+    }
+    let mut running = state("running");
+    running["region"] = json!("us-east-1");
+    assert_eq!(read(&running), Message::Ignored, "nothing follows from it");
+}
+
+#[test]
+fn a_message_is_refused_when_it_is_older_than_fifteen_minutes_or_of_the_future() {
+    let warning = of_ec2("EC2 Spot Instance Interruption Warning", json!({"instance-id": ID}));
+    let at = |minutes: i64| read_at(&warning, SENT + Millis::from_mins(minutes));
+    let is_notice = |message: &Message| matches!(message, Message::Notices(_));
+    assert!(is_notice(&at(0)) && is_notice(&at(15)) && is_notice(&at(-5)));
+    for minutes in [16, -6] {
+        assert!(matches!(at(minutes), Message::Refused(_)), "{minutes}");
+    }
+    for time in ["2020-08-20T10:15:30Z", "2099-08-20T10:15:30Z"] {
+        let mut forged = state("terminated");
+        forged["time"] = json!(time);
+        assert!(matches!(read(&forged), Message::Refused(_)), "{time}");
+    }
+}
+
+#[test]
 fn health_events_of_other_services_and_categories_are_ignored() {
     let mut other_service = retirement(json!([{"entityValue": ID}]));
     other_service["detail"]["service"] = json!("RDS");
@@ -138,7 +208,7 @@ fn other_events_are_unknown_and_other_texts_malformed() {
     let forged = event("com.example", "EC2 Spot Instance Interruption Warning", json!({"instance-id": ID}));
     assert_eq!(read(&forged), Message::Unknown("com.example/EC2 Spot Instance Interruption Warning".to_owned()));
     for body in ["", "{", "[]", "null", "{\"source\":\"aws.ec2\"}"] {
-        assert!(matches!(parse(body, QUEUED), Message::Malformed(_)), "{body}");
+        assert!(matches!(parse(body, &RECEIVED), Message::Malformed(_)), "{body}");
     }
     let mut nameless = of_ec2("EC2 Instance Rebalance Recommendation", json!({"instance-id": "x"}));
     nameless["resources"] = json!([]);

@@ -2,7 +2,7 @@ use super::*;
 use crate::nodeclass::testing::{parts, query, tags};
 use aws_sdk_ec2::types::{SecurityGroup, Subnet};
 use model::ClusterFacts;
-use model::node_class::{NodeClassSpec, ReservationEntry};
+use model::node_class::{BlockDevice, EbsVolume, NodeClassSpec, ReservationEntry};
 use std::sync::Arc;
 
 const EKS: EksCluster = EksCluster { service_cidr: None, requires_access_entries: false };
@@ -14,6 +14,7 @@ struct Case {
     eks: Result<Option<EksCluster>, CallError>,
     access: AccessEntry,
     session: Option<CallError>,
+    is_confined: bool,
     subnets: Vec<FoundSubnet>,
     groups: Vec<FoundGroup>,
     reservations: Vec<ReservationStatus>,
@@ -29,6 +30,7 @@ impl Case {
             eks: Ok(None),
             access: AccessEntry::NotChecked,
             session: None,
+            is_confined: false,
             subnets: super::super::subnets::read(&subnet).into_iter().collect(),
             groups: vec![group("sg-1", "vpc-1")],
             reservations: Vec::new(),
@@ -52,6 +54,7 @@ impl Case {
             eks: self.eks.as_ref().map(Option::as_ref),
             access: &self.access,
             session: self.session.as_ref(),
+            is_confined: self.is_confined,
             subnets: &self.subnets,
             groups: &self.groups,
             reservations: &self.reservations,
@@ -89,6 +92,17 @@ fn families_that_are_not_supported_are_named() {
         let case = Case::new().spec(|spec| spec.ami_family = family);
         is_missing(&case, "UnsupportedAMIFamily", &format!("the image family {} is not supported", family.as_str()));
     }
+}
+
+#[test]
+fn a_snapshot_is_refused_unless_sessions_of_the_cluster_confine_it() {
+    let mut case = Case::new().spec(|spec| {
+        let ebs = Some(EbsVolume { snapshot_id: Some("snap-0a".into()), ..EbsVolume::default() });
+        spec.block_devices = vec![BlockDevice { ebs, ..BlockDevice::default() }];
+    });
+    is_missing(&case, "SnapshotNotConfined", "names the snapshot snap-0a");
+    case.is_confined = true;
+    assert_eq!(case.condition(), Resolution::Met);
 }
 
 #[test]

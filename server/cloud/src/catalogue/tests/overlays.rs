@@ -1,11 +1,13 @@
 //! NodeOverlays.
 
+use std::collections::BTreeMap;
+
 use model::{
-    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, Offering, Operator, Requirement, Requirements,
-    Reservation, Resources, Text,
+    CapacityType, Catalogue, InstanceType, InstanceTypeName, Labels, MicroUsd, Offering, Operator, Requirement,
+    Requirements, Reservation, Resources, Text,
 };
 
-use super::super::overlay::preview_prices;
+use super::super::overlay::{charge_unpriced, preview_prices};
 use super::super::{Overlay, PriceChange, apply_overlays, resolve_overlays};
 use super::{offering_of, requirements};
 
@@ -21,6 +23,7 @@ fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering {
         capacity_type,
         price: MicroUsd(price),
         estimated: true,
+        catalogue_price: None,
         available: true,
         reservation,
         labels,
@@ -130,7 +133,12 @@ fn everything_not_named_is_unchanged() {
     for (old, new) in before.types.iter().zip(&changed.types) {
         assert_eq!((&old.labels, &old.capacity, &old.allocatable), (&new.labels, &new.capacity, &new.allocatable));
         for (old, new) in old.offerings.iter().zip(&new.offerings) {
-            let kept = Offering { price: old.price, estimated: old.estimated, ..new.clone() };
+            let kept = Offering {
+                price: old.price,
+                estimated: old.estimated,
+                catalogue_price: old.catalogue_price,
+                ..new.clone()
+            };
             assert_eq!(*old, kept);
         }
     }
@@ -139,6 +147,38 @@ fn everything_not_named_is_unchanged() {
         "a price set by an overlay is no estimate"
     );
     assert_eq!(apply_overlays(&before, &pool(), &[]), before);
+}
+
+#[test]
+fn an_overlay_raises_what_is_charged_and_does_not_lower_it() {
+    let charged = |change: Option<PriceChange>| {
+        let changed = apply_overlays(&catalogue(), &pool(), &[overlay("o", 0, &[], change)]);
+        let offering = offering_of(&changed.types[0], "a", CapacityType::OnDemand);
+        (offering.price.0, offering.charged_price().0)
+    };
+    assert_eq!(charged(set(0)), (0, 200));
+    assert_eq!(charged(PriceChange::parse_adjustment("-100%")), (0, 200));
+    assert_eq!(charged(PriceChange::parse_adjustment("-50%")), (100, 200));
+    assert_eq!(charged(set(300)), (300, 300));
+    let unchanged = apply_overlays(&catalogue(), &pool(), &[overlay("o", 0, &[], set(200))]);
+    assert_eq!(offering_of(&unchanged.types[0], "a", CapacityType::OnDemand).catalogue_price, None);
+}
+
+#[test]
+fn a_type_that_only_an_overlay_prices_is_charged_by_its_vcpus() {
+    // `large` has no price; a vCPU of `small` costs 212 / 4 = 53, and `large` has two.
+    let mut unpriced = catalogue();
+    unpriced.types[0].capacity.set("cpu", 2_000);
+    unpriced.types[0].offerings.iter_mut().for_each(|offering| offering.price = MicroUsd(0));
+    unpriced.types[1].offerings.iter_mut().for_each(|offering| offering.price = MicroUsd(212));
+    let previews = BTreeMap::from(["large", "small"].map(|name| (InstanceTypeName::from(name), MicroUsd(1))));
+    let mut changed = unpriced.clone();
+    changed.types[0].offerings.iter_mut().for_each(|offering| offering.price = MicroUsd(1));
+    charge_unpriced(&mut changed, &unpriced, &previews);
+    let charged = |at: usize, zone, kind| offering_of(&changed.types[at], zone, kind).charged_price().0;
+    assert_eq!(["a", "b"].map(|zone| charged(0, zone, CapacityType::OnDemand)), [106, 106]);
+    assert_eq!(charged(0, "a", CapacityType::Reserved), 1, "reserved capacity is paid for");
+    assert_eq!(charged(1, "a", CapacityType::OnDemand), 212);
 }
 
 #[test]

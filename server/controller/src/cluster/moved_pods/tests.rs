@@ -3,6 +3,7 @@ use crate::ConsolidationSettings;
 use crate::cluster::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use model::Taint;
+use model::drain::RecordedDrain;
 use model::taints::Effect;
 
 const DAY: Millis = Millis::from_hours(24);
@@ -161,18 +162,21 @@ fn the_next_owner_reads_the_moves_of_the_interval_and_of_the_longest_drain() {
 }
 
 #[test]
-fn a_restored_drain_goes_on_if_the_node_is_tainted_and_has_not_begun_otherwise() {
+fn a_restored_drain_goes_on_if_the_node_records_it_and_has_not_begun_otherwise() {
     let not_begun = restored(&[("m1", 60)], |_| {});
     assert_eq!((stay(&not_begun, at(90)).len(), not_begun.recent_moves().drains.len()), (0, 0));
     let taint = Taint { key: text("karpenter.sh/disrupted"), value: text(""), effect: Effect::NoSchedule };
-    let drained = restored(&[("m1", 60)], |shown| {
-        shown
-            .nodes
-            .iter_mut()
-            .filter(|node| node.name.as_ref() == "n-m1")
-            .for_each(|node| node.taints.push(taint.clone()));
-    });
+    let with = |drain: Option<RecordedDrain>| {
+        restored(&[("m1", 60)], |shown| {
+            for node in shown.nodes.iter_mut().filter(|node| node.name.as_ref() == "n-m1") {
+                node.taints.push(taint.clone());
+                node.drain = drain.clone();
+            }
+        })
+    };
+    let drained = with(Some(RecordedDrain { claim: text("m1"), ..RecordedDrain::default() }));
     assert_eq!(drained.recent_moves().open, BTreeSet::from([text("m1")]));
+    assert_eq!(with(None).recent_moves().open, BTreeSet::new(), "anybody may set the taint");
 }
 
 fn decision(number: u64, minute: i64) -> SavingDecision {

@@ -1,8 +1,8 @@
 //! Parts of the state that are written by the modules beside it, each of which keeps its part consistent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use model::ClaimName;
+use model::{ClaimName, NodeName};
 
 use super::{Assignments, AuxiliaryRecords, Bookings, ClusterState, DriftEvidence, RecentMoves, Replacement};
 
@@ -33,6 +33,11 @@ impl ClusterState {
 
     pub(in crate::cluster) fn auxiliary(&self) -> &AuxiliaryRecords {
         &self.auxiliary
+    }
+
+    /// Nodes with the taint of a removal, whoever set it.
+    pub(in crate::cluster) fn disrupted_nodes(&self) -> &BTreeSet<NodeName> {
+        &self.disrupted_nodes
     }
 
     pub(in crate::cluster) fn evidence(&self) -> &DriftEvidence {

@@ -34,8 +34,7 @@ impl Method for Underutilized {
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
         let candidates = Candidates::collect(view);
         let begun = candidates.replaced_for(DisruptionReason::Underutilized, view).map(|candidate| {
-            let name = &candidate.node.name;
-            let why = Text::from(format!("the pods of node {name} have other nodes at a lower price"));
+            let why = Text::from("its pods have other nodes at a lower price");
             Outgoing { candidate: *candidate, since: view.now, why }
         });
         let facts = replace_first::read(begun.collect(), DisruptionReason::Underutilized, &candidates, view);

@@ -2,7 +2,8 @@
 //!
 //! A Node is removed when it is initialized, no pod is assigned to it, no pod blocks its
 //! disruption, its NodePool's `consolidateAfter` has passed since the last pod event, and the
-//! pool's budgets allow it, under each consolidation policy.
+//! pool's budgets allow it, under each consolidation policy. One whose DaemonSet pods a PodDisruptionBudget keeps from
+//! eviction stays: its drain would not end.
 
 use crate::MethodReason;
 use crate::cluster::{ClusterState, PodRecord};
@@ -26,7 +27,10 @@ impl Method for Emptiness {
 
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
         let candidates = Candidates::collect(view);
-        let empty = || candidates.iter().filter(|candidate| is_empty(candidate, view.state));
+        let is_found = |candidate: &&Candidate<'_>| {
+            is_empty(candidate, view.state) && view.state.drain_blockers(&candidate.node.name, view.now).is_empty()
+        };
+        let empty = || candidates.iter().filter(is_found);
         let machine = |candidate: &Candidate<'_>| EmptyMachine {
             machine: candidate.names(),
             protections: candidate.protections(view.state),

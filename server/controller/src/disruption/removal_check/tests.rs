@@ -90,6 +90,7 @@ fn pod_disruption_budget(allowed: i32) -> Object {
         selector: Some(LabelSelector::new(Vec::new())),
         allowed,
         evicts_unhealthy_always: false,
+        never_allows: false,
     })
 }
 

@@ -165,7 +165,7 @@ impl PoolFacts {
 
 impl OutgoingMachine {
     /// Whether do-not-disrupt forbids to replace it, on its Node or, without a `terminationGracePeriod`, on one of its
-    /// pods (Karpenter: eventual disruption); or a PodDisruptionBudget blocks its drain. One that blocks for a moment
+    /// pods (Karpenter: eventual disruption); or a PodDisruptionBudget or a pod of another scheduler blocks its drain. What blocks for a moment
     /// does not undo what is under way.
     fn is_held(&self, now: Timestamp) -> bool {
         self.protections.is_node_protected(now)

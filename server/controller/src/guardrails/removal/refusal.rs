@@ -6,6 +6,7 @@ use std::fmt;
 use crate::guardrails::Freeze;
 use crate::guardrails::quarantine::QuarantineReason;
 use crate::guardrails::rate_limits::ExceededLimit;
+use model::interruption::InterruptionKind;
 use model::{ClusterName, ProviderId, Text};
 
 /// Why a removal is held.
@@ -37,6 +38,11 @@ pub enum RemovalRefusal {
         provider_id: ProviderId,
         /// The region whose API is called.
         region: Text,
+    },
+    /// A notice says so, and the cloud itself does not.
+    NoticeUnconfirmed {
+        /// What the notice says.
+        kind: InterruptionKind,
     },
     /// The tags of the instance name another cluster.
     ForeignInstance {
@@ -105,6 +111,7 @@ impl RemovalRefusal {
                 or_confirmed("its Node is reported again, or the cloud reports that the machine has ended", cluster)
             }
             Self::BulkOverBudget(_) => or_confirmed("others are removed", cluster),
+            Self::NoticeUnconfirmed { .. } => or_confirmed("the cloud confirms it", cluster),
             Self::OtherRegion { .. } => or_confirmed("the cluster's account and region are corrected", cluster),
             Self::ForeignInstance { cluster, cluster_uid, .. } => format!(
                 "until the tags are restored (fleetwright.dev/cluster={cluster}, \
@@ -151,6 +158,9 @@ impl fmt::Display for RemovalRefusal {
             Self::Bulk(bulk, obstacle) => write!(f, "{bulk}, and {obstacle}"),
             Self::BulkOverBudget(bulk) => {
                 write!(f, "{bulk}: the others are removed within its NodePool's budget")
+            }
+            Self::NoticeUnconfirmed { kind } => {
+                write!(f, "a notice says that {kind}, and the cloud, asked about the instance, does not")
             }
             Self::OtherRegion { provider_id, region } => {
                 write!(f, "instance {provider_id} is not in {region}, the region whose API is called for this cluster")

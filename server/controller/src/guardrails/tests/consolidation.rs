@@ -13,7 +13,7 @@ use crate::disruption_allowance::DisruptionShare;
 use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::provisioning::PlanNumber;
 use crate::search_allowance::{SearchDemand, SearchSettings};
-use crate::{DecisionReason, Event, Settings};
+use crate::{DecisionReason, Event, OutgoingNode, Settings};
 use model::disruption_policy::{BudgetLimit, ConsolidationPolicy};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
 use model::{CapacityType, LabelSelector, MicroUsd, Resources, Timestamp};
@@ -95,6 +95,35 @@ fn a_dear_machine_is_drained_when_the_cheaper_one_is_initialized() {
     assert_eq!((launched(&world), drained(&world)), (vec![30_000], vec![(40_000, "m0")]));
     assert_eq!(world.done.launches[0].1.options[0].instance_type.as_ref(), "t.2");
     assert_eq!(world.done.decisions[0].new_cost, MicroUsd(20_000));
+}
+
+#[test]
+fn a_plan_of_consolidation_and_its_removals_name_what_goes_and_each_other() {
+    let mut world = world(dear());
+    world.run_to(60_000);
+    let [plan, removal] = world.done.decisions.as_slice() else { panic!("{:?}", world.done.decisions) };
+    let claims = |nodes: &[OutgoingNode]| nodes.iter().map(|node| node.claim.to_string()).collect::<Vec<_>>();
+    assert_eq!((claims(&plan.replaced), claims(&plan.removed)), (vec!["m0".to_owned()], vec![]));
+    // A t.4 for $0.04 goes, and a t.2 for $0.02 comes.
+    assert_eq!((plan.moved_pods(), plan.savings()), (1, MicroUsd(20_000)));
+    assert_eq!((&*plan.replaced[0].instance_type, &*plan.replaced[0].capacity_type), ("t.4", "on-demand"));
+    assert_eq!((claims(&removal.removed), removal.removed[0].planned_by), (vec!["m0".to_owned()], Some(plan.id)));
+    assert!(removal.replaced.is_empty(), "a replacement is begun once");
+    let reason = &plan.launches[0].reason;
+    assert!(reason.ends_with("its pods leave nodes that it replaces at a lower price"), "{reason}");
+}
+
+#[test]
+fn a_replacement_that_failed_plans_no_later_removal() {
+    let mut world = world(dear());
+    world.never_ready = true;
+    world.run_to(660_000);
+    let plan = world.done.decisions.first().expect("a plan").id;
+    world.never_ready = false;
+    world.run_to(3_600_000);
+    let later = world.done.decisions.iter().skip(1);
+    let planned: Vec<_> = later.flat_map(|decision| &decision.removed).filter_map(|node| node.planned_by).collect();
+    assert!(!planned.contains(&plan), "{planned:?}");
 }
 
 #[test]
@@ -255,6 +284,7 @@ fn nothing_moves_while_a_pod_disruption_budget_allows_no_eviction() {
         selector: Some(LabelSelector::default()),
         allowed: 0,
         evicts_unhealthy_always: false,
+        never_allows: false,
     };
     assert_kept(ClusterSnapshot { budgets: vec![budget], ..half_empty(pool()) });
 }

@@ -11,7 +11,7 @@ use super::fixture::{Fixture, real, snapshot};
 use super::removals::nodes_vanish;
 use crate::cluster::testing::{bound_to, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Object};
-use crate::guardrails::DisabledGuards;
+use crate::guardrails::{DisabledGuards, Guard};
 use crate::{EventReason, Settings};
 use model::disruption_policy::ConsolidationPolicy;
 use model::{MicroUsd, Resources, Timestamp};
@@ -154,7 +154,8 @@ fn a_plan_without_room_for_its_machine_is_rejected_because_of_scheduling() {
 fn a_plan_that_a_guardrail_limits_is_rejected_because_of_budget() {
     // The new machine costs $0.02 an hour.
     let less = |settings: &mut Settings| settings.guardrails.launches.cluster.usd_per_hour = MicroUsd(19_999);
-    let mut world = Fixture::consolidating(DisabledGuards::default(), less);
+    // A plan keeps within what the limits leave, unless others take that meanwhile, or it is not told of them.
+    let mut world = Fixture::consolidating(DisabledGuards::only(Guard::ReservedRemoval), less);
     world.connect("c", dear());
     world.run_to(35_000);
     let message = "its removal by consolidation is not carried out (budget): a guardrail holds back a launch of the plan \

@@ -17,9 +17,10 @@ use crate::testing::SynchronousController;
 use crate::unavailable_offerings::{PROBE_LEASE, ProbeAnswer};
 use crate::{
     ClaimOrder, Decision, DecisionReason, Effect, Event, EventOrder, Inspection, Instruction, InstructionId, Launched,
-    PlanError, PlanOutcome, Settings,
+    NoticeAnswer, PlanError, PlanOutcome, Settings,
 };
 use model::input::PlanningInput;
+use model::interruption::InterruptionKind;
 use model::labels::{CAPACITY_TYPE, INITIALIZED, REGISTERED, ZONE};
 use model::node_class::NodeClassQuery;
 use model::plan::{Plan, PlanReport, PlannedNode};
@@ -86,6 +87,8 @@ pub(super) struct Done {
     pub resyncs: Vec<(Timestamp, ClusterName)>,
     /// Object counts that were persisted.
     pub persisted_counts: Vec<(Timestamp, ClusterName, ObjectCounts)>,
+    /// Nodes whose taint of a removal was to be taken off.
+    pub untainted: Vec<(Timestamp, NodeName)>,
     /// Drains that were not begun because the Node is not empty.
     pub refused: Vec<(Timestamp, ClaimName)>,
     /// Replacements whose records were deleted, with the waits that changed.
@@ -121,6 +124,10 @@ pub(super) struct Fixture {
     pub occupied: BTreeSet<ClaimName>,
     /// Answer of the cloud to a query by id.
     pub cloud: Inspection,
+    /// What the cloud says itself about instances that notices name; that they stop, if `None`.
+    pub notice_answer: Option<NoticeAnswer>,
+    /// Time of each question about notices, and the number of notices.
+    pub notice_questions: Vec<(i64, usize)>,
     /// Decisions become durable only when the test records them.
     pub slow_store: bool,
     unrecorded: Vec<Decision>,
@@ -162,6 +169,8 @@ impl Fixture {
             stuck: None,
             occupied: BTreeSet::new(),
             cloud: Inspection::Runs,
+            notice_answer: None,
+            notice_questions: Vec::new(),
             slow_store: false,
             unrecorded,
             stuck_drains,
@@ -344,6 +353,7 @@ impl Fixture {
                 self.done.inspected.push((now, claim));
                 vec![Event::Inspected { cluster, provider_id, found: self.cloud }]
             }
+            Effect::ConfirmNotices { cluster, notices } => vec![self.answer_notices(cluster, notices)],
             Effect::Resync { cluster, .. } => {
                 self.done.resyncs.push((now, cluster));
                 Vec::new()
@@ -366,6 +376,13 @@ impl Fixture {
             }
             Effect::Instruct { cluster, id, instruction } => self.instruct(cluster, id, *instruction),
         }
+    }
+
+    fn answer_notices(&mut self, cluster: ClusterName, asked: Vec<(ProviderId, InterruptionKind)>) -> Event {
+        self.notice_questions.push((self.now, asked.len()));
+        let stops = asked.iter().map(|(id, _)| (id.clone(), InterruptionKind::InstanceStopped));
+        let answer = self.notice_answer.clone().unwrap_or_else(|| NoticeAnswer::Shown(stops.collect()));
+        Event::NoticesAnswered { cluster, asked, answer }
     }
 
     fn launch(&self, order: &LaunchOrder) -> Event {
@@ -440,6 +457,9 @@ impl Fixture {
             | Instruction::InitializeNode { .. }
             | Instruction::NominatePods { .. }
             | Instruction::WriteStatus(_) => {}
+            Instruction::RemoveDisruptedTaint { node, .. } => {
+                self.done.untainted.push((Timestamp::from_millis(self.now), node));
+            }
             Instruction::RecordEvent(event) => self.done.events.push(event),
         }
         let acked = Event::InstructionAcked { cluster: cluster.clone(), instruction };

@@ -8,7 +8,7 @@ use crate::cluster::testing::{bound_to, cpu, labels, pod, text};
 use crate::cluster::{ClaimRecord, Object, PodRecord, Target};
 use crate::holds::{CapacityHold, HOLD, HeldPods, HoldEnd, HoldId, HoldKind, HoldStatus};
 use crate::{DecisionReason, Event, Settings};
-use model::{ClaimName, Labels, MicroUsd, PodShape, Taint, Timestamp};
+use model::{ClaimName, Labels, MicroUsd, NodeName, PodShape, Taint, Timestamp};
 
 /// A hold of `count` pods that request 1,500 millicores each; it ends at ten minutes.
 fn hold(id: &str, kind: HoldKind, count: u32) -> CapacityHold {
@@ -80,7 +80,7 @@ fn state(world: &Fixture) -> &crate::cluster::ClusterState {
 fn pod_of_hold(name: &str, millis: i64) -> PodRecord {
     let mut shape = PodShape { requests: cpu(millis), ..PodShape::default() };
     HoldId(text("h")).confine(&mut shape);
-    PodRecord::pending("default", name, Arc::new(shape), Arc::new(labels(&[(HOLD, "h")])))
+    PodRecord::pending("batch", name, Arc::new(shape), Arc::new(labels(&[(HOLD, "h")])))
 }
 
 #[test]
@@ -124,7 +124,8 @@ fn other_pods_get_no_room_that_is_held() {
 fn a_pod_that_names_the_hold_takes_its_place() {
     // Without the label it would need a machine: see above. With it, the place of the booked pod is its own.
     let mut world = booked(shared(1), 1);
-    let labelled = PodRecord { labels: Arc::new(labels(&[(HOLD, "h")])), ..pod("mine", 1_500) };
+    let shape = pod("mine", 1_500).shape;
+    let labelled = PodRecord::pending("batch", "mine", shape, Arc::new(labels(&[(HOLD, "h")])));
     world.observe("c", Object::Pod(labelled));
     let soon = world.now + 5_000;
     world.run_to(soon);
@@ -136,6 +137,79 @@ fn a_pod_that_names_the_hold_takes_its_place() {
     world.run_to(soon);
     assert_eq!(launched(&world).len(), 1, "that of the hold");
     assert_eq!(state(&world).assignments().iter().count(), 1);
+}
+
+/// The pod of another namespace that has copied the label, node selector and toleration of the hold.
+fn stranger(name: &str, millis: i64) -> PodRecord {
+    let PodRecord { shape, labels, .. } = pod_of_hold(name, millis);
+    PodRecord::pending("elsewhere", name, shape, labels)
+}
+
+fn report(world: &Fixture, namespace: &str, name: &str) -> Vec<String> {
+    let key = model::PodKey { namespace: text(namespace), name: text(name) };
+    match world.controller.pod_report(&text("c"), &key).expect("the cluster is there").pod {
+        crate::pod_report::ReportedPod::Pending { reasons, .. } => reasons.iter().map(ToString::to_string).collect(),
+        other => panic!("{name} is not pending: {other:?}"),
+    }
+}
+
+#[test]
+fn a_pod_of_another_namespace_or_with_larger_requests_takes_no_place() {
+    for thief in [stranger("thief", 1_500), pod_of_hold("thief", 1_600)] {
+        let mut world = booked(dedicated(1), 0);
+        world.observe("c", Object::Pod(thief.clone()));
+        let soon = world.now + 5_000;
+        world.run_to(soon);
+        assert_eq!(state(&world).assignments().iter().count(), 0, "{thief:?}");
+        assert_eq!(state(&world).open_bookings().iter().map(|(_, left)| left).sum::<u32>(), 1);
+        let said = report(&world, &thief.key.namespace, "thief");
+        assert!(said.iter().any(|why| why.contains("takes none of its places")), "{said:?}");
+        // The holder's pod finds the place.
+        world.observe("c", Object::Pod(pod_of_hold("mine", 1_400)));
+        let soon = world.now + 5_000;
+        world.run_to(soon);
+        assert_eq!(state(&world).assignments().iter().count(), 1);
+        assert_eq!(launched(&world).len(), 1);
+    }
+}
+
+#[test]
+fn a_hold_gets_other_room_for_what_strangers_take_and_its_pod_is_told_by_whom() {
+    let mut world = booked(dedicated(1), 0);
+    let first = launched(&world)[0].clone();
+    world.no_capacity = true;
+    world.observe("c", Object::Pod(bound_to(&first, stranger("thief", 1_500))));
+    world.observe("c", Object::Pod(pod_of_hold("mine", 1_500)));
+    let soon = world.now + 5_000;
+    world.run_to(soon);
+    let taken = format!("pod elsewhere/thief on node n-{first} has its room and is not of the hold");
+    let said = report(&world, "batch", "mine");
+    assert!(said.iter().any(|why| why.contains("hold h") && why.contains(&taken)), "{said:?}");
+    let unplaced = world.done.decisions.iter().rev().flat_map(|decision| &decision.unplaced);
+    let reasons: Vec<&str> = unplaced.take(1).flat_map(|one| one.reasons.iter()).map(|one| &*one.message).collect();
+    assert!(reasons.len() == 1 && reasons[0].contains(&taken), "{reasons:?}");
+    let told = world.done.holds.iter().any(|(_, status)| !status.ready && status.message.contains(&taken));
+    assert!(told, "{:?}", world.done.holds);
+    world.no_capacity = false;
+    let soon = world.now + 120_000;
+    world.run_to(soon);
+    assert!(last(&world).ready, "{:?}", last(&world));
+    assert_eq!(state(&world).assignments().iter().count(), 1, "the pod of the holder has a place");
+}
+
+#[test]
+fn a_pod_that_waits_for_its_place_gets_other_room_when_a_stranger_takes_it() {
+    let mut world = booked(dedicated(1), 0);
+    let first = launched(&world)[0].clone();
+    world.observe("c", Object::Pod(pod_of_hold("mine", 1_500)));
+    world.observe("c", Object::Pod(bound_to(&first, stranger("thief", 1_500))));
+    let soon = world.now + 120_000;
+    world.run_to(soon);
+    assert_eq!(launched(&world).len(), 2);
+    let second = launched(&world)[1].clone();
+    let targets = state(&world).assignments().targets();
+    let nodes: Vec<NodeName> = targets.map(|target| state(&world).name_of_target(target)).collect();
+    assert_eq!(nodes, [NodeName::from(format!("n-{second}"))]);
 }
 
 #[test]
@@ -158,6 +232,30 @@ fn a_hold_above_its_price_fails_and_one_at_its_price_does_not() {
     assert!(launched(&world).is_empty());
     let world = booked(CapacityHold { max_price: Some(MicroUsd(60_000)), ..dedicated(3) }, 0);
     assert!(last(&world).ready);
+}
+
+#[test]
+fn a_hold_counts_the_price_of_the_catalogue_in_a_cluster_whose_overlays_say_zero() {
+    let free = |limit: i64| {
+        let mut shown = snapshot(0, Vec::new());
+        let catalogue = Arc::make_mut(&mut shown.pools[0].pool.catalogue);
+        for offering in catalogue.types.iter_mut().flat_map(|kind| &mut kind.offerings) {
+            offering.catalogue_price = Some(std::mem::replace(&mut offering.price, MicroUsd(0)));
+        }
+        let mut world = Fixture::planned_by(real, |_| {});
+        let hold = CapacityHold { max_price: Some(MicroUsd(limit)), ..dedicated(1) };
+        world.handle(Event::HoldsChanged { cluster: text("c"), read: 1, holds: vec![hold] });
+        world.connect("c", shown);
+        world.run_to(20_000);
+        world
+    };
+    // One pod fits a t.2 at $0.02 or a t.4 at $0.04, which overlays make equal.
+    let world = free(40_000);
+    let price = last(&world).price();
+    assert!(last(&world).ready && price >= MicroUsd(20_000), "{:?}", last(&world));
+    let world = free(price.0 - 1);
+    assert_eq!(last(&world).end, Some(HoldEnd::Failed), "{:?}", last(&world));
+    assert!(launched(&world).is_empty());
 }
 
 #[test]

@@ -5,15 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use super::fixture::{Fixture, real, snapshot};
+use super::fixture::{Fixture, freeze, real, snapshot};
 use crate::cluster::testing::{bound_to, claim, pod, pool_with, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, Object};
 use crate::disruption::settings::RebalanceRecommendations;
 use crate::guardrails::disabled_guards::{DisabledGuards, Guard};
 use crate::guardrails::settings::Bound;
-use crate::{DecisionReason, Event, Settings};
+use crate::{DecisionReason, Event, NoticeAnswer, Settings};
 use model::disruption_policy::BudgetLimit;
 use model::interruption::InterruptionKind;
+use model::labels::CAPACITY_TYPE;
 use model::{MicroUsd, Millis, Timestamp};
 
 fn cluster(machines: usize) -> ClusterSnapshot {
@@ -33,6 +34,17 @@ fn world_without(off: DisabledGuards, machines: usize, change: impl FnOnce(&mut 
 
 fn world(machines: usize, change: impl FnOnce(&mut Settings)) -> Fixture {
     world_without(DisabledGuards::default(), machines, change)
+}
+
+/// The cluster of one machine of this capacity type.
+fn world_of(paid: &str, change: impl FnOnce(&mut Settings)) -> Fixture {
+    let mut record = claim("m0");
+    record.labels.insert(text(CAPACITY_TYPE), text(paid));
+    let mut world = Fixture::planned_by(real, change);
+    world.never_joins = true;
+    world.connect("c", ClusterSnapshot { claims: vec![record], ..cluster(1) });
+    world.run_to(10_000);
+    world
 }
 
 fn tell(world: &mut Fixture, machine: &str, kind: InterruptionKind, ends: Option<i64>) {
@@ -64,21 +76,153 @@ fn every_kind_is_drained_when_its_pods_are_planned_and_until_the_instance_ends()
         (Kind::SpotInterrupted, Some(130_000), Some(130_000), "t.4"),
         // A notice without a time is two minutes.
         (Kind::SpotInterrupted, None, Some(130_000), "t.4"),
-        (Kind::CapacityReservationInterrupted, Some(125_000), Some(125_000), "t.4"),
-        (Kind::ScheduledChange, Some(1_810_000), Some(1_810_000), "t.2"),
-        (Kind::ScheduledChange, None, None, "t.2"),
+        // The capacity reservation is excluded, and not the spot capacity of its type.
+        (Kind::CapacityReservationInterrupted, Some(125_000), Some(125_000), "t.2"),
         // The instance leaves no time.
         (Kind::InstanceStopped, None, Some(10_000), "t.2"),
         (Kind::InstanceTerminated, None, Some(10_000), "t.2"),
         (Kind::StatusCheckFailed, None, Some(10_000), "t.2"),
     ];
     for (kind, ends, deadline, launched) in cases {
-        let mut world = world(1, |_| {});
+        let is_reserved = kind == Kind::CapacityReservationInterrupted;
+        let mut world = world_of(if is_reserved { "reserved" } else { "spot" }, |_| {});
         tell(&mut world, "m0", kind, ends);
         world.run_to(60_000);
         assert_eq!(drains(&world), [(11_000, "m0", deadline)], "{kind:?}");
         let launches = launches(&world);
         assert!(matches!(launches.as_slice(), [(11_000, types)] if types[0] == launched), "{kind:?}: {launches:?}");
+    }
+}
+
+/// A cluster of one machine whose maintenance is scheduled at 10 s, in a NodePool with this budget, when it has begun
+/// already or begins tomorrow.
+fn maintained(budget: BudgetLimit, ends: i64) -> Fixture {
+    let mut world = Fixture::planned_by(real, |_| {});
+    world.never_joins = true;
+    world.connect("c", ClusterSnapshot { pools: vec![pool_with(budget)], ..cluster(1) });
+    world.run_to(10_000);
+    tell(&mut world, "m0", InterruptionKind::ScheduledChange, Some(ends));
+    world
+}
+
+#[test]
+fn scheduled_maintenance_drains_without_a_deadline_once_the_replacement_is_ready() {
+    for ends in [1, 86_400_000] {
+        let mut world = maintained(BudgetLimit::Nodes(1), ends);
+        world.run_to(60_000);
+        assert_eq!((drains(&world), world.done.launches.len()), (vec![], 1), "{ends}");
+        world.join_launched("c");
+        world.run_to(120_000);
+        let drained = drains(&world);
+        assert!(matches!(drained.as_slice(), [(_, "m0", None)]), "{ends}: {drained:?}");
+    }
+}
+
+#[test]
+fn budgets_and_freezes_hold_scheduled_maintenance() {
+    let mut world = maintained(BudgetLimit::Nodes(0), 1);
+    world.run_to(600_000);
+    assert_eq!((drains(&world), launches(&world)), (vec![], vec![]));
+    let mut world = Fixture::planned_by(real, |_| {});
+    world.handle(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
+    world.connect("c", ClusterSnapshot { pools: vec![pool_with(BudgetLimit::Nodes(1))], ..cluster(1) });
+    world.run_to(10_000);
+    tell(&mut world, "m0", InterruptionKind::ScheduledChange, Some(1));
+    world.run_to(600_000);
+    assert_eq!((drains(&world), launches(&world)), (vec![], vec![]));
+}
+
+#[test]
+fn maintenance_that_the_cloud_tells_of_no_more_is_forgotten() {
+    let mut world = maintained(BudgetLimit::Nodes(0), 86_400_000);
+    // The budget opens after an hour and a minute without a word.
+    world.run_to(3_670_000);
+    world.observe("c", Object::Pool(pool_with(BudgetLimit::Nodes(1))));
+    world.run_to(3_900_000);
+    assert_eq!((drains(&world), launches(&world)), (vec![], vec![]));
+}
+
+/// NodeClaims whose removal waits.
+fn waiting(world: &Fixture) -> Vec<String> {
+    let view = world.controller.view(&text("c")).unwrap();
+    view.guardrails.waiting_removals.iter().map(|waiting| waiting.claim.to_string()).collect()
+}
+
+fn shows(instances: &[(&str, InterruptionKind)]) -> Option<NoticeAnswer> {
+    let shown = instances.iter().map(|(machine, kind)| (claim(machine).provider_id, *kind));
+    Some(NoticeAnswer::Shown(shown.collect()))
+}
+
+#[test]
+fn a_report_that_an_instance_ends_waits_until_the_cloud_shows_it() {
+    for kind in [InterruptionKind::InstanceStopped, InterruptionKind::InstanceTerminated] {
+        let mut world = world(1, |_| {});
+        world.notice_answer = shows(&[]);
+        tell(&mut world, "m0", kind, None);
+        world.run_to(20_000);
+        assert_eq!((drains(&world), waiting(&world)), (vec![], vec!["m0".to_owned()]), "{kind:?}");
+        world.notice_answer = shows(&[("m0", kind)]);
+        world.run_to(60_000);
+        assert_eq!((drains(&world).len(), waiting(&world).len()), (1, 0), "{kind:?}");
+        assert_eq!(world.notice_questions, [(10_000, 1), (25_000, 1)], "{kind:?}");
+    }
+}
+
+#[test]
+fn a_notice_that_the_cloud_never_confirms_is_dropped() {
+    let mut world = world(1, |_| {});
+    world.notice_answer = shows(&[]);
+    tell(&mut world, "m0", InterruptionKind::InstanceTerminated, None);
+    world.run_to(1_000_000);
+    assert_eq!((drains(&world), waiting(&world)), (vec![], Vec::<String>::new()));
+}
+
+/// Spot warnings for all of 27 machines in one minute, and what the cloud says of them.
+fn warned(answer: Option<NoticeAnswer>) -> Fixture {
+    let mut world = world(27, |_| {});
+    world.notice_answer = answer;
+    for number in 0..27 {
+        tell(&mut world, &format!("m{number}"), InterruptionKind::SpotInterrupted, None);
+    }
+    world.run_to(40_000);
+    world
+}
+
+#[test]
+fn notices_for_more_machines_than_a_share_are_followed_as_far_as_the_cloud_shows_them() {
+    // A tenth of 27 and at least three are believed; of the others the cloud shows one.
+    let mut world = warned(shows(&[("m9", InterruptionKind::SpotInterrupted)]));
+    let drained: Vec<&str> = drains(&world).into_iter().map(|(_, claim, _)| claim).collect();
+    assert_eq!(drained.len(), 4, "{drained:?}");
+    assert!(["m0", "m1", "m2", "m9"].iter().all(|claim| drained.contains(claim)), "{drained:?}");
+    assert_eq!(waiting(&world).len(), 23);
+    world.handle(Event::RemovalsConfirmed { cluster: text("c") });
+    world.run_to(60_000);
+    assert_eq!((drains(&world).len(), waiting(&world).len()), (27, 0), "an operator knows better");
+}
+
+#[test]
+fn a_cloud_that_does_not_answer_delays_no_warning_and_confirms_no_end() {
+    let world = warned(Some(NoticeAnswer::Failed));
+    assert_eq!(drains(&world).len(), 27);
+    let mut world = world_without(DisabledGuards::default(), 1, |_| {});
+    world.notice_answer = Some(NoticeAnswer::Failed);
+    tell(&mut world, "m0", InterruptionKind::InstanceTerminated, None);
+    world.run_to(40_000);
+    assert_eq!((drains(&world), waiting(&world).len()), (vec![], 1));
+}
+
+#[test]
+fn a_warning_of_another_capacity_type_is_refused() {
+    for kind in [
+        InterruptionKind::SpotInterrupted,
+        InterruptionKind::RebalanceRecommendation,
+        InterruptionKind::CapacityReservationInterrupted,
+    ] {
+        let mut world = world_of("on-demand", replaces);
+        tell(&mut world, "m0", kind, None);
+        world.run_to(60_000);
+        assert_eq!((drains(&world), launches(&world)), (vec![], vec![]), "{kind:?}");
     }
 }
 
@@ -180,8 +324,8 @@ fn the_warned_offering_is_launched_again_after_its_exclusion() {
     tell(&mut world, "m0", InterruptionKind::SpotInterrupted, None);
     world.run_to(40_000);
     // The exclusion ended at 10 + 30 s. One of the two pods has room beside that of m0.
-    tell(&mut world, "m1", InterruptionKind::ScheduledChange, None);
-    tell(&mut world, "m2", InterruptionKind::ScheduledChange, None);
+    tell(&mut world, "m1", InterruptionKind::StatusCheckFailed, None);
+    tell(&mut world, "m2", InterruptionKind::StatusCheckFailed, None);
     world.run_to(42_000);
     let launches = launches(&world);
     assert_eq!((launches[0].1.as_slice(), launches[1].1[0]), (["t.4"].as_slice(), "t.2"));

@@ -3,16 +3,21 @@
 //! The cluster of the consolidation tests: two machines of 2 cores, each with a pod of half a core. consolidateAfter is
 //! 30 s, and the first plan of disruption is due at 30 s.
 
+use std::sync::Arc;
+
 use super::fixture::{Fixture, freeze, snapshot};
-use crate::cluster::testing::{bound_to, pod, pool, pool_with, text};
-use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Key, NodeRecord, PodBudgetRecord, PoolRecord, UnmetCondition};
+use crate::cluster::testing::{bound_to, key, pod, pool, pool_with, text};
+use crate::cluster::{
+    ClusterSnapshot, DoNotDisrupt, Key, NodeRecord, PodBudgetRecord, PodPhase, PodRecord, PoolRecord, UnmetCondition,
+};
 use crate::guardrails::{DisabledGuards, Mode};
-use crate::node_report::{PresentNode, ReportedNode, Verdict};
+use crate::node_report::{NodePod, PresentNode, ReportedNode, Verdict};
+use crate::view::CpuAndMemory;
 use crate::{Event, Settings};
 use model::disruption_plan::Block;
 use model::disruption_policy::{BudgetLimit, BudgetWindow, ConsolidationPolicy};
 use model::removal::RemovalReason;
-use model::{Cron, LabelSelector, Millis, TimeZone, Timestamp};
+use model::{Cron, LabelSelector, Millis, PodShape, Resources, TimeZone, Timestamp};
 
 fn half_empty(pool: PoolRecord) -> ClusterSnapshot {
     let bound = |number: usize| bound_to(&format!("m{number}"), pod(&format!("p{number}"), 500));
@@ -64,7 +69,7 @@ fn a_node_waits_for_consolidate_after_and_then_for_nothing() {
     let verdict = verdict(&world, RemovalReason::Underutilized);
     assert_eq!(verdict.by.len(), 1, "{verdict:?}");
     // The pods came at 0 s, and 20 s of 30 s are left.
-    assert_eq!(verdict.by[0].message, "may be consolidated in 20 s: a pod came or went");
+    assert_eq!(verdict.by[0].message, "may be consolidated in 20 s, at 1970-01-01T00:00:30Z: a pod came or went");
     let mut never = pool();
     never.disruption.consolidate_after = None;
     assert_eq!(blocks_of(half_empty(never)), ["ConsolidateAfter NodePool/p"]);
@@ -117,12 +122,22 @@ fn pods_and_their_budgets_block_a_node() {
         selector: Some(LabelSelector::default()),
         allowed: 0,
         evicts_unhealthy_always: false,
+        never_allows: false,
     };
     let one = ClusterSnapshot { budgets: vec![budget("all")], ..half_empty(pool()) };
     assert_eq!(blocks_of(one), ["PodDisruptionBudget PodDisruptionBudget/default/all"]);
     let two = ClusterSnapshot { budgets: vec![budget("all"), budget("too")], ..half_empty(pool()) };
     let both = ["all", "too"].map(|name| format!("PodDisruptionBudget PodDisruptionBudget/default/{name}"));
     assert_eq!(blocks_of(two), both);
+}
+
+#[test]
+fn a_volume_on_the_disk_of_a_node_blocks_it() {
+    let mut shown = half_empty(pool());
+    shown.pods.iter_mut().for_each(|pod| pod.local_volumes = [text("disk")].into());
+    let world = world_at(60_000, shown, |_| {});
+    assert_eq!(blocks(&world), ["LocalVolume PersistentVolume/disk"]);
+    assert!(world.done.drained.is_empty());
 }
 
 #[test]
@@ -193,6 +208,34 @@ fn a_machine_that_is_being_replaced_says_so_and_its_nodepool_waits_after_a_failu
     world.run_to(620_000);
     let by = names(&verdict(&world, RemovalReason::Drifted).by);
     assert!(by.contains(&"BackOff NodePool/p".to_owned()), "{by:?}");
+}
+
+#[test]
+fn a_report_lists_the_pods_of_the_node_that_have_not_ended_by_name() {
+    let mut shown = half_empty(pool());
+    let requests = Resources::from_iter([("cpu", 500), ("memory", 1_024), ("pods", 1)]);
+    let shape = Arc::new(PodShape { requests, ..PodShape::default() });
+    shown.pods[0] = PodRecord { shape, workload: text("ReplicaSet/web"), ..shown.pods[0].clone() };
+    let on_m0 = |name: &str| bound_to("m0", pod(name, 10));
+    let (daemon, workload) = (Some(text("kube-system/agent")), text("DaemonSet/agent"));
+    shown.pods.push(PodRecord { daemon, workload, ..on_m0("agent") });
+    shown.pods.push(PodRecord { terminating: true, ..on_m0("leaves") });
+    shown.pods.push(PodRecord { phase: PodPhase::Succeeded, ..on_m0("ended") });
+    let node = present(&world_at(10_000, shown, |_| {}), "n-m0");
+    let running = |name: &str, workload: &str, cpu_millis: i64, memory_bytes: i64| NodePod {
+        key: key(name),
+        workload: text(workload),
+        is_daemon: false,
+        is_terminating: false,
+        requests: CpuAndMemory { cpu_millis, memory_bytes },
+    };
+    let expected = [
+        NodePod { is_daemon: true, ..running("agent", "DaemonSet/agent", 10, 0) },
+        NodePod { is_terminating: true, ..running("leaves", "Pod/leaves", 10, 0) },
+        running("p0", "ReplicaSet/web", 500, 1_024),
+    ];
+    assert_eq!(node.running, expected);
+    assert_eq!(node.pods, 2, "without the one of the DaemonSet");
 }
 
 #[test]

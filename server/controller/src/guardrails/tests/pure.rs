@@ -2,7 +2,7 @@ use crate::cluster::testing::text;
 use crate::guardrails::ObjectCounts;
 use crate::guardrails::circuit_breaker::CircuitBreaker;
 use crate::guardrails::fleet_counters::MachineTotals;
-use crate::guardrails::launch_backoff::LaunchBackoff;
+use crate::guardrails::launch_backoff::{LaunchBackoff, UnboundLaunch};
 use crate::guardrails::quarantine::{CountedKind, MissingObjects, detect_loss};
 use crate::guardrails::rate_limits::{Population, RateLimitKind, RateLimits};
 use crate::guardrails::settings::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
@@ -138,15 +138,33 @@ fn waits_double_up_to_the_longest_and_end_with_the_pod() {
     let key = PodKey { namespace: text("default"), name: text("a") };
     let mut backoff = LaunchBackoff::default();
     let mut waits = Vec::new();
+    let (claim, at) = (text("m"), Timestamp::from_millis(0));
+    let launch = UnboundLaunch { claim: &claim, at, counts: true };
     for _ in 0..5 {
-        backoff.record(&rule, &key, &text("uid"), Timestamp::from_millis(0));
+        backoff.record(&rule, &key, &text("uid"), launch);
         waits.push(backoff.delay(&key, Timestamp::from_millis(0)).map_or(0, |delay| delay.until.as_millis()));
     }
     assert_eq!(waits, [0, 60_000, 120_000, 200_000, 200_000]);
-    backoff.record(&rule, &key, &text("another of that name"), Timestamp::from_millis(0));
+    backoff.record(&rule, &key, &text("another of that name"), launch);
     assert_eq!(backoff.delay(&key, Timestamp::from_millis(0)), None);
     backoff.retain(|_, uid| uid.as_ref() == "uid");
     assert!(backoff.is_empty());
+}
+
+#[test]
+fn a_machine_that_others_use_is_no_further_launch_for_the_pod() {
+    let rule = LaunchBackoffRule { launches: 2, ..LaunchBackoffRule::default() };
+    let key = PodKey { namespace: text("default"), name: text("a") };
+    let mut backoff = LaunchBackoff::default();
+    let mut record = |claim: &str, counts| {
+        let (claim, at) = (text(claim), Timestamp::from_millis(0));
+        backoff.record(&rule, &key, &text("uid"), UnboundLaunch { claim: &claim, at, counts });
+        (backoff.last_launch(&key).map(ToString::to_string), backoff.delay(&key, at).is_some())
+    };
+    // The first one counts in any case.
+    assert_eq!(record("m1", false), (Some("m1".to_owned()), false));
+    assert_eq!(record("m2", false), (Some("m2".to_owned()), false));
+    assert_eq!(record("m3", true), (Some("m3".to_owned()), true));
 }
 
 #[test]

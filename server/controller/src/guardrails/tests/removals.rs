@@ -5,6 +5,7 @@ use crate::cluster::testing::{bound_to, claim, node, pod, text};
 use crate::cluster::{ClaimRecord, Key, NodeRecord, Object, PodRecord};
 use crate::guardrails::Freeze;
 use crate::{Event, Inspection, ListedInstance, Listing, Settings};
+use model::drain::RecordedDrain;
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::taints::Effect;
 use model::{ClaimName, NodeName, ProviderId, Taint, Timestamp};
@@ -278,6 +279,8 @@ fn a_restart_in_between_admits_no_further_removals() {
     let disrupted = Taint { key: text("karpenter.sh/disrupted"), value: text(""), effect: Effect::NoSchedule };
     for record in shown.nodes.iter_mut().take(3) {
         record.taints.push(disrupted.clone());
+        let claim = text(record.name.trim_start_matches("n-"));
+        record.drain = Some(RecordedDrain { claim, ..RecordedDrain::default() });
     }
     after.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("u"), launches: Vec::new() });
     after.connect("c", shown);

@@ -15,7 +15,7 @@ const DUE: i64 = 30 * 60_000;
 
 fn world(repair: RepairMode, budget: BudgetLimit) -> Fixture {
     let mut world = Fixture::planned_by(real, |settings| {
-        settings.feature_gates = FeatureGates { node_repair: true, spot_to_spot_consolidation: false };
+        settings.feature_gates = FeatureGates { node_repair: true, ..FeatureGates::NONE };
         settings.disruption = DisruptionSettings { repair, ..DisruptionSettings::default() };
     });
     world.never_joins = true;

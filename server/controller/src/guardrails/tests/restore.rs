@@ -2,11 +2,11 @@
 //! evaluated at 0 s with the rows and without them.
 
 use crate::Event;
-use crate::cluster::testing::{key, pod, text};
+use crate::cluster::testing::{bound_to, key, pod, text};
 use crate::guardrails::RecentLaunch;
 use model::{ClaimName, Timestamp};
 
-use super::fixture::{Fixture, snapshot};
+use super::fixture::{Fixture, real, snapshot};
 
 /// A launch begun `begun` seconds ago, whose machine was removed `closed` seconds ago.
 fn past(number: i64, begun: i64, launched: bool, closed: Option<i64>) -> RecentLaunch {
@@ -74,6 +74,34 @@ fn a_pod_stays_in_launch_backoff_after_a_restart() {
     assert!(world.done.launches.is_empty());
     world.run_to(115_000);
     assert_eq!(world.done.launches.len(), 1);
+}
+
+/// `p0` runs on `m0`, which was deleted by hand and cannot be drained; three machines were launched for it within a minute.
+fn taken_over_with_a_bound_pod(users: &[&str]) -> Fixture {
+    let mut world = Fixture::planned_by(real, |_| {});
+    let past = (1..4).map(|number| RecentLaunch {
+        claim: ClaimName::from(format!("m{number}")),
+        ..past(number, 20 * number, true, None)
+    });
+    world.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past: past.collect() });
+    world.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
+    let others = users.iter().map(|machine| bound_to(machine, pod(&format!("of-{machine}"), 1_800)));
+    let mut shown = snapshot(4, others.chain([bound_to("m0", pod("p0", 1_800))]).collect());
+    shown.nodes[0].deleting = true;
+    world.stuck = Some("m0");
+    world.connect("c", shown);
+    world
+}
+
+#[test]
+fn machines_that_others_use_are_no_failed_bindings_of_a_pod_that_runs_after_a_restart() {
+    let mut world = taken_over_with_a_bound_pod(&["m1", "m2", "m3"]);
+    world.run_to(10_000);
+    assert_eq!(world.done.launches.len(), 1);
+    assert_eq!(world.controller.view(&text("c")).map(|view| view.guardrails.pods_waiting), Some(0));
+    // Sabotage: all three stayed empty, so that each was launched in vain.
+    let world = taken_over_with_a_bound_pod(&[]);
+    assert_eq!(world.controller.view(&text("c")).map(|view| view.guardrails.pods_waiting), Some(1));
 }
 
 #[test]

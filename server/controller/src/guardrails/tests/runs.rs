@@ -7,7 +7,7 @@ use crate::{Decision, DecisionReason, Event};
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::{MicroUsd, Millis, Timestamp};
 
-use super::fixture::{Fixture, one_node_per_pod, snapshot};
+use super::fixture::{Fixture, one_node_per_pod, real, snapshot};
 
 /// `many` pending pods, `p0` onwards.
 fn pending(many: usize) -> Vec<PodRecord> {
@@ -275,6 +275,79 @@ fn a_pod_in_backoff_has_a_reason() {
     let why = why.get(&key("p0")).map_or("", String::as_str);
     assert!(why.starts_with("3 machines were launched for it and kube-scheduler bound it to none"), "{why}");
     assert_eq!(world.controller.view(&text("c")).map(|view| view.guardrails.pods_waiting), Some(1));
+}
+
+/// The NodeClaim of a launch.
+fn launched(world: &Fixture, number: usize) -> String {
+    world.done.launches[number].1.claim.to_string()
+}
+
+/// A pod on the Node of the launch with this number that leaves no room there for `p0`.
+fn filler(world: &Fixture, number: usize) -> PodRecord {
+    bound_to(&launched(world, number), pod(&format!("f{number}"), 1_800))
+}
+
+/// Others take the room of every machine that is launched for `p0`, until no more is launched for it.
+fn in_backoff() -> Fixture {
+    let mut world = Fixture::planned_by(real, |_| {});
+    world.connect("c", snapshot(0, vec![pod("p0", 1_800)]));
+    for number in 0..3 {
+        world.run_to(world.now + 10_000);
+        assert_eq!(world.done.launches.len(), number + 1);
+        let filler = filler(&world, number);
+        world.observe("c", Object::Pod(filler));
+        // The assignment of a pending pod ends 20 s after its Node is initialized.
+        world.run_to(world.now + 15_000);
+    }
+    world
+}
+
+/// Where the decisions since `since` placed `p0` on capacity that exists.
+fn places(world: &Fixture, since: i64) -> Vec<String> {
+    let made = world.done.decisions.iter().filter(|decision| decision.at >= Timestamp::from_millis(since));
+    let placed = made.flat_map(|decision| &decision.assignments).filter(|(pod, _)| *pod == key("p0"));
+    placed.map(|(_, node)| node.to_string()).collect()
+}
+
+#[test]
+fn a_pod_in_backoff_is_placed_on_a_machine_that_exists() {
+    let mut world = in_backoff();
+    let full = world.now;
+    world.run_to(90_000);
+    assert_eq!((world.done.launches.len(), places(&world, full)), (3, Vec::new()));
+    assert!(world.unplaced()[&key("p0")].starts_with("3 machines were launched for it"));
+    let gone = filler(&world, 0);
+    world.end_pod("c", gone);
+    world.run_to(110_000);
+    assert_eq!((world.done.launches.len(), places(&world, full)), (3, vec![format!("n-{}", launched(&world, 0))]));
+}
+
+#[test]
+fn other_pods_are_launched_for_beside_a_pod_in_backoff_and_leave_it_where_it_is() {
+    let mut world = in_backoff();
+    world.observe("c", Object::Pod(pod("other", 1_800)));
+    world.run_to(world.now + 10_000);
+    assert_eq!(world.done.launches.len(), 4, "for the other one");
+    let planned: Vec<_> = world.done.decisions.iter().flat_map(|decision| &decision.launches).collect();
+    assert_eq!(planned.last().map(|machine| machine.pods.clone()), Some(vec![key("other")]));
+    assert!(world.unplaced()[&key("p0")].starts_with("3 machines were launched for it"));
+}
+
+/// The machine `m0` of `p0` was deleted by hand and cannot be drained; others take the room of every machine that is
+/// launched for the pod. Launches within a minute.
+#[test]
+fn a_pod_that_runs_is_not_in_backoff_because_others_use_the_machines_launched_for_it() {
+    let mut world = Fixture::planned_by(real, |_| {});
+    world.connect("c", snapshot(1, vec![bound_to("m0", pod("p0", 1_800))]));
+    world.stuck = Some("m0");
+    world.observe("c", Object::Node(NodeRecord { deleting: true, ..node("m0") }));
+    for number in 0..6 {
+        world.run_to(world.now + 10_000);
+        assert_eq!(world.done.launches.len(), number + 1);
+        let filler = filler(&world, number);
+        world.observe("c", Object::Pod(filler));
+    }
+    assert_eq!(world.controller.view(&text("c")).map(|view| view.guardrails.pods_waiting), Some(0));
 }
 
 /// Six empty machines, and five launches that fail before they may be removed.

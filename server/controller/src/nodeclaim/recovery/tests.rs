@@ -1,9 +1,11 @@
 use super::*;
 use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
+use crate::nodeclaim::StageKind;
 use crate::testing::SynchronousController;
 use crate::tests::{controller_with, instructions, one_machine, order_for_a, orders, see_and_plan};
 use crate::{Event, InstructionId, Launched, Settings};
+use model::drain::{DISRUPTED, RecordedDrain};
 use model::{CapacityType, ClaimName, Effect as TaintEffect, LaunchOrder, Millis, ProviderId, Taint};
 
 fn cluster(snapshot: ClusterSnapshot) -> ClusterSnapshot {
@@ -321,23 +323,46 @@ fn a_claim_without_a_launch_record_is_reported_and_not_changed() {
     assert!(instructions(&effects).is_empty() && orders(&effects).is_empty());
 }
 
-#[test]
-fn a_drain_in_progress_continues() {
+/// The Node of `m0` with the taint of a removal, and with a drain of the NodeClaim `of` until `deadline` in its annotation.
+fn tainted(of: Option<&str>, deadline: Option<Timestamp>) -> NodeRecord {
     let mut tainted = node("m0");
     tainted.taints.push(Taint { key: text(DISRUPTED), value: Text::default(), effect: TaintEffect::NoSchedule });
-    let snapshot = ClusterSnapshot { claims: vec![claim("m0")], nodes: vec![tainted], ..ClusterSnapshot::default() };
+    tainted.drain = of.map(|claim| RecordedDrain { claim: text(claim), deadline, reason: Text::default() });
+    tainted
+}
+
+#[test]
+fn a_drain_in_progress_continues() {
+    let nodes = vec![tainted(Some("m0"), None)];
+    let snapshot = ClusterSnapshot { claims: vec![claim("m0")], nodes, ..ClusterSnapshot::default() };
     let (_, effects) = successor(Vec::new(), snapshot);
     let sent = instructions(&effects);
     assert!(matches!(sent.as_slice(), [(_, Instruction::Drain { claim, .. })] if claim.as_ref() == "m0"), "{sent:?}");
+}
+
+/// A Karpenter that ended in the middle of a command leaves its taint, and so may anybody.
+#[test]
+fn a_taint_without_the_drain_of_its_claim_is_taken_off_and_removes_nothing() {
+    for of in [None, Some("m9")] {
+        let snapshot =
+            ClusterSnapshot { claims: vec![claim("m0")], nodes: vec![tainted(of, None)], ..ClusterSnapshot::default() };
+        let (controller, effects) = successor(Vec::new(), snapshot);
+        let sent = instructions(&effects);
+        assert!(
+            matches!(sent.as_slice(), [(_, Instruction::RemoveDisruptedTaint { claim, .. })] if claim.as_ref() == "m0"),
+            "{of:?}: {sent:?}"
+        );
+        let view = controller.view(&text("c")).unwrap();
+        assert_eq!(view.machines().map(|machine| machine.stage).collect::<Vec<_>>(), [StageKind::Initialized]);
+    }
 }
 
 /// An interrupted machine has two minutes, and a terminationGracePeriod runs from the beginning of
 /// the drain: a restart prolongs neither.
 #[test]
 fn a_continued_drain_keeps_its_deadline() {
-    let deadline = |drain_deadline, grace| {
-        let mut tainted = NodeRecord { drain_deadline, ..node("m0") };
-        tainted.taints.push(Taint { key: text(DISRUPTED), value: Text::default(), effect: TaintEffect::NoSchedule });
+    let deadline = |recorded, grace| {
+        let tainted = tainted(Some("m0"), recorded);
         let claim = ClaimRecord { termination_grace_period: grace, ..claim("m0") };
         let snapshot = ClusterSnapshot { claims: vec![claim], nodes: vec![tainted], ..ClusterSnapshot::default() };
         let (_, effects) = successor(Vec::new(), snapshot);

@@ -8,7 +8,6 @@ use crate::guardrails::Freezes;
 use crate::provisioning::Planned;
 use crate::unavailable_offerings::UnavailableOfferings;
 use model::Millis;
-use model::plan::Reason;
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
@@ -60,7 +59,7 @@ fn answer(
 /// A plan that places no pod.
 fn nothing_placed(request: PlanRequest) -> PlanAnswer {
     let plan = Plan { unschedulable: vec![0], ..Plan::default() };
-    let entry = Unschedulable { pod: 0, reasons: Vec::new(), fits_if: Vec::new() };
+    let entry = Unschedulable { pod: 0, reasons: [].into(), fits_if: [].into() };
     let report = PlanReport { unschedulable: vec![entry], ..PlanReport::default() };
     PlanAnswer { request, outcome: Ok(Planned::Pods(Box::new((plan, report)))), used: Duration::ZERO }
 }
@@ -128,7 +127,7 @@ fn unplaced_pods_are_compared_with_the_same_plan_of_the_previous_round() {
     let settings = Settings { plan_pods: 1, ..Settings::default() };
     let state = state_with(&["a", "b"]);
     let mut provisioner = Provisioner::default();
-    let unplaced = |name: &str| [UnplacedPod { pod: key(name), reasons: Vec::<Reason>::new() }];
+    let unplaced = |name: &str| [UnplacedPod { pod: key(name), reasons: [].into() }];
     let mut plan = |now: i64, name: &str| {
         provisioner.add_all_pending_pods(&state, at(now - 1_000));
         let request = request(&mut provisioner, &state, &settings, now);

@@ -1,6 +1,7 @@
 //! Events of drains under way, and of their beginning.
 
 use super::*;
+use model::drain::RecordedDrain;
 use model::{Effect as TaintEffect, Taint};
 
 #[test]
@@ -12,6 +13,7 @@ fn a_drain_blocked_by_a_budget_is_reported_on_the_node_and_in_the_view() {
         selector: Some(LabelSelector::default()),
         allowed: 0,
         evicts_unhealthy_always: false,
+        never_allows: false,
     };
     world.observe(2_000, Observation::upsert(Object::PodBudget(budget.clone())));
     world.observe(2_000, Observation::upsert(Object::Pod(PodRecord { ready: true, ..bound_to("m0", pod("a", 100)) })));
@@ -40,6 +42,7 @@ fn an_eviction_is_blocked_under_the_conditions_of_the_api_server() {
             selector: Some(LabelSelector::default()),
             allowed,
             evicts_unhealthy_always,
+            never_allows: false,
         })
     };
     let blocked = |budgets: Vec<Object>, ready| {
@@ -90,7 +93,7 @@ fn resumed(reason: &str) -> Vec<String> {
     let mut shown = snapshot(&["m0"]);
     let taint = Taint { key: text("karpenter.sh/disrupted"), value: text(""), effect: TaintEffect::NoSchedule };
     shown.nodes[0].taints.push(taint);
-    shown.nodes[0].drain_reason = text(reason);
+    shown.nodes[0].drain = Some(RecordedDrain { claim: text("m0"), deadline: None, reason: text(reason) });
     let mut world = Fixture::new(snapshot(&[]), Settings::default());
     world.handle(1_000, Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
     let observation = Observation::Snapshot(Box::new(shown));

@@ -2,14 +2,28 @@
 
 use super::pods::decision_of;
 use super::*;
+use crate::NoticeAnswer;
 use model::interruption::InterruptionKind;
+use model::labels::CAPACITY_TYPE;
 
 /// What is recorded when the cloud says this about the instance of `m0`, and the number of the decision.
 fn told(kind: InterruptionKind) -> (Fixture, Option<u64>) {
-    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
+    let mut shown = snapshot(&["m0"]);
+    if kind == InterruptionKind::CapacityReservationInterrupted {
+        shown.claims[0].labels.insert(text(CAPACITY_TYPE), text("reserved"));
+    }
+    let mut world = Fixture::new(shown, Settings::default());
     world.events.clear();
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    let effects = world.handle(2_000, Event::Interrupted { cluster, provider_id, kind, ends: None });
+    let mut effects = world.handle(2_000, Event::Interrupted { cluster, provider_id, kind, ends: None });
+    let asked = effects.iter().find_map(|effect| match effect {
+        Effect::ConfirmNotices { notices, .. } => Some(notices.clone()),
+        _ => None,
+    });
+    if let Some(asked) = asked {
+        let answer = NoticeAnswer::Shown(asked.iter().cloned().collect());
+        effects.extend(world.handle(2_000, Event::NoticesAnswered { cluster: text("c"), asked, answer }));
+    }
     (world, decision_of(&effects).map(|decision| decision.id.0))
 }
 

@@ -9,7 +9,8 @@ use controller::disruption::selection::{
     UnhealthyMachine, UnhealthyMachines, UnhealthyPool,
 };
 use model::removal::{
-    ClusterBudget, NodeRemoval, RemovalInput, RemovalNode, RemovalPlan, RemovalPool, RemovalReason, ReplicaCount,
+    ClusterBudget, NodeRemoval, OptInNode, OptInPool, RemovalInput, RemovalNode, RemovalPlan, RemovalPool,
+    RemovalReason, ReplicaCount,
 };
 use model::{BudgetLimit, NodeStage, PodKey, PoolName, Text, Timestamp};
 
@@ -195,6 +196,27 @@ pub(super) fn input(numbers: &mut Numbers) -> SelectionInput {
     SelectionInput { reason, now, later, facts: facts(numbers) }
 }
 
+fn opt_in_pool(numbers: &mut Numbers) -> OptInPool {
+    let node = |numbers: &mut Numbers| OptInNode {
+        capacity_type: numbers.text(),
+        zone: numbers.text(),
+        millicores: i64::try_from(small(numbers)).unwrap_or(0),
+        pods_apart: small(numbers),
+        is_bound_to_zones: numbers.coin(),
+    };
+    let count = |numbers: &mut Numbers| numbers.maybe(|numbers| i64::try_from(small(numbers)).unwrap_or(0));
+    OptInPool {
+        name: pool(numbers),
+        on_demand_min_nodes: count(numbers),
+        spot_max_percent: count(numbers),
+        min_nodes: count(numbers),
+        zone_balance: numbers.coin(),
+        staying: numbers.list(node),
+        launched: numbers.list(node),
+        removed: map(numbers, |numbers| numbers.text().into(), node),
+    }
+}
+
 /// What the verifier judged at `now`.
 pub(super) fn check(numbers: &mut Numbers, now: Timestamp) -> RemovalCheck {
     let removed = |numbers: &mut Numbers| NodeRemoval {
@@ -232,6 +254,7 @@ pub(super) fn check(numbers: &mut Numbers, now: Timestamp) -> RemovalCheck {
         }),
         elsewhere: map(numbers, pair, replicas),
         destinations: numbers.list(|numbers| numbers.text().into()).into_iter().collect(),
+        opt_in: numbers.list(opt_in_pool),
     };
     let placements = map(numbers, key, |numbers| numbers.text().into());
     RemovalCheck { input, plan: RemovalPlan { removals: numbers.list(removed), placements } }

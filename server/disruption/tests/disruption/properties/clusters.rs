@@ -6,10 +6,14 @@ use model::{CapacityType, MicroUsd};
 use crate::objects::{node, pod, pod_budget, pool};
 
 /// The SplitMix64 generator (Steele, Lea, Flood 2014).
-struct Numbers(u64);
+pub struct Numbers(u64);
 
 impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -17,11 +21,11 @@ impl Numbers {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    fn one_in(&mut self, bound: u64) -> bool {
+    pub fn one_in(&mut self, bound: u64) -> bool {
         self.below(bound) == 0
     }
 
-    fn of<'t>(&mut self, choices: &[&'t str]) -> &'t str {
+    pub fn of<'t>(&mut self, choices: &[&'t str]) -> &'t str {
         let bound = u64::try_from(choices.len()).unwrap_or(1);
         choices[usize::try_from(self.below(bound)).unwrap_or(0)]
     }
@@ -92,6 +96,7 @@ impl Cluster {
                 churn_price: MicroUsd(if numbers.one_in(4) { 10_000 } else { 0 }),
                 spot_to_spot: numbers.one_in(2) && held,
                 node_repair: false,
+                ..Settings::default()
             },
             nodes: Vec::new(),
             pods: Vec::new(),

@@ -87,11 +87,44 @@ fn identity(spec: &Cursor<'_>) -> InstanceIdentity {
     }
 }
 
+/// Tags of a resource at most, of which the system sets some (Amazon EC2 User Guide, "Tag restrictions").
+const MOST_TAGS: usize = 50;
+
+/// Tags that the system sets: the owned ones, the cluster's, `Name` and those of launches.
+const SYSTEM_TAGS: usize = 10;
+
+/// Characters of a key and of a value at most.
+const TAG_CHARS: [usize; 2] = [128, 256];
+
 fn check_tags(at: &Cursor<'_>) {
-    for (key, value) in at.map() {
+    let tags = at.map();
+    if tags.len() > MOST_TAGS - SYSTEM_TAGS {
+        let most = MOST_TAGS - SYSTEM_TAGS;
+        at.error(format!(
+            "{} tags, allowed: at most {most}, because EC2 has {MOST_TAGS} of which some are ours",
+            tags.len()
+        ));
+    }
+    for (key, value) in tags {
+        check_tag_bounds(key, &value);
         if key.is_empty() || key.starts_with("kubernetes.io/cluster") || OWN_TAGS.contains(&key) {
             value.error("this tag is set by the system and may not be given; remove it");
         }
+    }
+}
+
+fn check_tag_bounds(key: &str, value: &Cursor<'_>) {
+    let [key_chars, value_chars] =
+        [key.chars().count(), value.raw().and_then(|raw| raw.as_str()).map_or(0, |text| text.chars().count())];
+    let [most_of_key, most_of_value] = TAG_CHARS;
+    if key.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case("aws:")) {
+        value.error("keys that begin with aws: are reserved by EC2; choose another one");
+    }
+    if key_chars > most_of_key {
+        value.error(format!("its key has {key_chars} characters, allowed by EC2: at most {most_of_key}"));
+    }
+    if value_chars > most_of_value {
+        value.error(format!("{value_chars} characters, allowed by EC2: at most {most_of_value}"));
     }
 }
 

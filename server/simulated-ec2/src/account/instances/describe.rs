@@ -3,6 +3,7 @@
 use cloud::provider::{Instance, InstanceState};
 use model::CapacityType;
 
+use super::spot_requests::request_id;
 use super::{Details, Instances, find, is_visible, lifecycle, state, state_name};
 use crate::account::addresses::dotted;
 use crate::account::context::{Context, iso};
@@ -85,7 +86,7 @@ impl Instances {
             .with("architecture", region.architecture(&instance.instance_type))
             .maybe("clientToken", text(&details.token))
             .maybe("instanceLifecycle", lifecycle(instance, Some(details)))
-            .maybe("spotInstanceRequestId", is_spot.then(|| format!("sir-{}", &instance.id[instance.id.len() - 8..])))
+            .maybe("spotInstanceRequestId", is_spot.then(|| request_id(instance)))
             .with("tagSet", tag_set(&self.tags(instance, &region.settings().ownership)));
         let fields = reserved(fields, details);
         let fields = profiled(fields, details, &region.settings().account);

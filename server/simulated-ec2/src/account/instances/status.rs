@@ -28,27 +28,33 @@ const FILTERS: [&str; 6] = [
 pub(crate) struct Report {
     since: Timestamp,
     ends: Option<Timestamp>,
-    kind: InterruptionKind,
 }
 
-/// Reports by instance.
+/// The last report of each kind about an instance.
 #[derive(Debug, Default)]
-pub(crate) struct Reports(BTreeMap<String, Report>);
+pub(crate) struct Reports(BTreeMap<(String, InterruptionKind), Report>);
 
 impl Reports {
-    /// Keeps a failed status check and a scheduled change; others are events only.
+    /// Keeps what a call shows, besides the event.
     pub(crate) fn record(&mut self, id: &str, kind: InterruptionKind, since: Timestamp, ends: Option<Timestamp>) {
-        if matches!(kind, InterruptionKind::StatusCheckFailed | InterruptionKind::ScheduledChange) {
-            self.0.insert(id.to_owned(), Report { since, ends, kind });
-        }
+        self.0.insert((id.to_owned(), kind), Report { since, ends });
+    }
+
+    fn of(&self, id: &str, kind: InterruptionKind) -> Option<&Report> {
+        self.0.get(&(id.to_owned(), kind))
     }
 
     fn impaired(&self, id: &str) -> Option<&Report> {
-        self.0.get(id).filter(|report| report.kind == InterruptionKind::StatusCheckFailed)
+        self.of(id, InterruptionKind::StatusCheckFailed)
     }
 
     fn scheduled(&self, id: &str) -> Option<&Report> {
-        self.0.get(id).filter(|report| report.kind == InterruptionKind::ScheduledChange)
+        self.of(id, InterruptionKind::ScheduledChange)
+    }
+
+    /// When EC2 has warned that it takes the spot instance back.
+    pub(super) fn warned(&self, id: &str) -> Option<Timestamp> {
+        self.of(id, InterruptionKind::SpotInterrupted).map(|report| report.since)
     }
 }
 

@@ -144,6 +144,11 @@ pub fn instruction(instruction: v1::Instruction) -> Result<Option<Instruction>, 
             deadline: drain.force_at_ms.map(Timestamp::from_millis),
             reason: drain.reason.into(),
         },
+        Action::RemoveDisruptedTaint(taint) => Instruction::RemoveDisruptedTaint {
+            claim: taint.node_claim.into(),
+            node: taint.node.into(),
+            provider_id: taint.provider_id.into(),
+        },
         Action::DeleteNodeClaim(delete) => Instruction::DeleteClaim {
             claim: delete.node_claim.into(),
             node: Some(delete.node).filter(|node| !node.is_empty()).map(NodeName::from),

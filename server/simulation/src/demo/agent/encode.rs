@@ -10,7 +10,9 @@ use controller::cluster::{
 };
 use drift::{NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY, POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
+use model::drain::{DRAIN, RecordedDrain};
 use model::{Labels, NodeName, Resources, Taint, Text, Timestamp, quantity};
+use serde_json::json;
 use v1::change::Change;
 
 use agent_session::encode::MANAGED;
@@ -166,8 +168,11 @@ fn node(record: &NodeRecord) -> v1::NodeRecord {
         };
         pair("karpenter.sh/do-not-disrupt", &value)
     });
-    let drain =
-        record.drain_deadline.map(|at| pair("fleetwright.dev/drain", &format!("{{\"forceAtMs\":{}}}", at.as_millis())));
+    let drain = record.drain.as_ref().map(|RecordedDrain { claim, deadline, reason }| {
+        let deadline = deadline.map(|at| at.as_millis());
+        let terms = json!({ "claim": claim.to_string(), "forceAtMs": deadline, "reason": reason.to_string() });
+        pair(DRAIN, &terms.to_string())
+    });
     v1::NodeRecord {
         name: record.name.to_string(),
         uid: format!("node-{}", record.name),

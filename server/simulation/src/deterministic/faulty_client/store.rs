@@ -15,8 +15,8 @@ use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use store::browser_sessions::BrowserSessionRow;
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
-use store::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
-use store::identity::{ForgetOutcome, Identity};
+use store::holds::{HoldCaller, HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
+use store::identity::{ForgetOutcome, Identity, UidClaim};
 use store::interruptions::{InterruptionRow, StoredInterruption};
 use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
@@ -97,6 +97,10 @@ impl Store for FaultyClient {
             async move { self.check_write(lease, store.bind_cluster_uid(&self.presented_lease(lease), uid).await) }
                 .boxed()
         })
+    }
+
+    fn claim_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, is_trusted: bool) -> StoreFuture<'a, UidClaim> {
+        self.call_store("claim the UID of a cluster", move |store| store.claim_uid(cluster, uid, is_trusted))
     }
 
     fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
@@ -198,12 +202,22 @@ impl Store for FaultyClient {
         self.call_store("create a hold", move |store| store.create_hold(hold))
     }
 
-    fn commit_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
-        self.call_store("commit a hold", move |store| store.commit_hold(cluster, id, version))
+    fn commit_hold<'a>(
+        &'a self,
+        hold: (&'a str, &'a str),
+        version: Option<u64>,
+        by: &'a HoldCaller,
+    ) -> StoreFuture<'a, HoldCommand> {
+        self.call_store("commit a hold", move |store| store.commit_hold(hold, version, by))
     }
 
-    fn release_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
-        self.call_store("release a hold", move |store| store.release_hold(cluster, id, version))
+    fn release_hold<'a>(
+        &'a self,
+        hold: (&'a str, &'a str),
+        version: Option<u64>,
+        by: &'a HoldCaller,
+    ) -> StoreFuture<'a, HoldCommand> {
+        self.call_store("release a hold", move |store| store.release_hold(hold, version, by))
     }
 
     fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>> {
@@ -311,6 +325,12 @@ impl Store for FaultyClient {
         self.call_store("delete a browser session", move |store| store.delete_browser_session(id_sha256))
     }
 
+    fn delete_browser_sessions_of<'a>(&'a self, client: &'a str, credential: &'a str) -> StoreFuture<'a, ()> {
+        self.call_store("delete the browser sessions of a client", move |store| {
+            store.delete_browser_sessions_of(client, credential)
+        })
+    }
+
     fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {
         self.call_store("write outcomes of launches", move |store| store.put_launch_outcomes(rows))
     }
@@ -394,7 +414,7 @@ impl Store for FaultyClient {
         self.environment.store().changes()
     }
 
-    fn ping(&self) -> StoreFuture<'_, ()> {
-        self.call_store("answer", |store| store.ping())
+    fn touch_replica<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
+        self.call_store("touch replica", move |store| store.touch_replica(instance))
     }
 }

@@ -16,7 +16,7 @@ use model::{CapacityType, Catalogue, ClusterName, Millis, Resources, Timestamp};
 use replica::fence::Fence;
 use replica::{Call, ClusterInput, ClusterSettings, Input, Output, OwnedCluster};
 use server::config::LeaseConfig;
-use server::control_loop::calls::CallRunner;
+use server::control_loop::calls::{CallRunner, LaunchWarnings, TrustedNames};
 use server::fleet::change_feed;
 use server::serve;
 use store::Store;
@@ -107,6 +107,9 @@ impl Fleet {
                     fence: Arc::new(Fence::default()),
                     held_leases: Arc::default(),
                     log: DecisionLog::default(),
+                    names: TrustedNames::default(),
+                    conditions: Arc::default(),
+                    launch_warnings: LaunchWarnings::default(),
                 },
                 worker: PlanWorker::new(serve::new_planner()),
             }

@@ -75,6 +75,11 @@ fn an_early_acknowledgement_launches_instances_without_nodeclaims() {
 }
 
 #[test]
+fn consolidation_that_forgets_spread_leaves_a_workload_in_one_zone() {
+    violates_without_guard("SpreadLost", 8);
+}
+
+#[test]
 fn without_tokens_instances_are_launched_twice() {
     violates_without_guard("LaunchedTwice", 160);
 }
@@ -201,7 +206,7 @@ fn without_machines_in_flight_a_restarted_server_replaces_a_node_twice() {
 
 #[test]
 fn without_recorded_replacements_the_next_owner_consolidates_a_node_twice() {
-    violates_without("replacements", "TwoReplacements", 1);
+    violates_without("replacements", "TwoReplacements", 16);
 }
 
 #[test]

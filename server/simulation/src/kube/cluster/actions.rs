@@ -3,14 +3,13 @@
 use controller::cluster::{ClaimRecord, Key, LaunchedFacts, Object, PodRecord};
 use controller::{ClaimOrder, Instruction, PodNomination};
 use drift::VersionedHash;
+use model::drain::{DISRUPTED, RecordedDrain, is_disrupted};
 use model::labels::{INITIALIZED, REGISTERED};
 use model::{ClaimName, Effect, Labels, NodeName, PodKey, ProviderId, Taint, Text, Timestamp};
 
 use super::{Change, ClusterEvent, SimulatedCluster};
 use controller::cluster::planning::UNREGISTERED;
 
-/// Taint of a node that is being drained.
-pub(super) const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Interval between two steps of a drain, in milliseconds.
 const DRAIN_POLL_MS: i64 = 1_000;
 
@@ -49,6 +48,9 @@ impl SimulatedCluster {
                     Some(pod) => Answer::Unmet(format!("the API server lists pod {} on Node {node}", pod.key)),
                     None => self.drain(claim, node, *deadline, now),
                 });
+            }
+            Instruction::RemoveDisruptedTaint { claim, node, .. } => {
+                return Ok(self.remove_disrupted_taint(claim, node));
             }
             Instruction::DeleteClaim { claim, node, .. } => self.delete_claim(claim, node.as_ref(), now),
             // Nothing in the cluster reads conditions or Events.
@@ -192,20 +194,29 @@ impl SimulatedCluster {
 
     fn drain(&mut self, claim: &ClaimName, name: &NodeName, deadline: Option<Timestamp>, now: Timestamp) -> Answer {
         let Some(node) = self.nodes.get_mut(name) else { return Answer::Done };
-        if node.taints.iter().all(|taint| taint.key.as_ref() != DISRUPTED) {
-            let effect = Effect::NoSchedule;
-            node.taints.push(Taint { key: Text::from(DISRUPTED), value: Text::default(), effect });
-            self.ledger.tainted.insert(node.provider_id.clone(), now);
-            node.drain_deadline = deadline;
-            self.emit_node(name);
-        } else if node.drain_deadline != deadline {
-            node.drain_deadline = deadline;
+        let drain = Some(RecordedDrain { claim: claim.clone(), deadline, reason: Text::default() });
+        if !is_disrupted(&node.taints) {
+            node.taints.push(disrupted_taint());
+        }
+        if node.drain != drain {
+            self.ledger.tainted.entry(node.provider_id.clone()).or_insert(now);
+            node.drain = drain;
             self.emit_node(name);
         }
         if self.drains.insert(claim.clone(), (name.clone(), deadline)).is_none() {
             self.continue_drain(claim, now);
         }
         Answer::Later
+    }
+
+    fn remove_disrupted_taint(&mut self, claim: &ClaimName, name: &NodeName) -> Answer {
+        let Some(node) = self.nodes.get_mut(name) else { return Answer::Done };
+        if node.drain.as_ref().is_some_and(|drain| drain.claim == *claim) {
+            return Answer::Unmet(format!("Node {name} is being drained"));
+        }
+        node.taints.retain(|taint| taint.key.as_ref() != DISRUPTED);
+        self.emit_node(name);
+        Answer::Done
     }
 
     /// Whether the Node of `claim` has the drain taint, with or without pods left to evict.
@@ -220,7 +231,7 @@ impl SimulatedCluster {
     #[must_use]
     pub(crate) fn is_machine_draining(&self, provider_id: &ProviderId) -> bool {
         let node = self.nodes.values().find(|node| node.provider_id == *provider_id);
-        node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED))
+        node.is_some_and(|node| node.drain.is_some())
     }
 
     /// A pod that would have to be rescheduled if the Node were removed.
@@ -295,4 +306,9 @@ impl SimulatedCluster {
             }
         }
     }
+}
+
+/// The taint of a removal.
+pub(super) fn disrupted_taint() -> Taint {
+    Taint { key: Text::from(DISRUPTED), value: Text::default(), effect: Effect::NoSchedule }
 }

@@ -1,6 +1,7 @@
 //! Whether the pods of a node fit elsewhere, by the true state of the cluster, and which nodes were never used.
 
 use controller::cluster::{NodeRecord, PodRecord};
+use model::drain::is_disrupted;
 use model::labels::NODEPOOL;
 use model::taints::first_untolerated;
 use model::{ClaimName, NodeName, PodKey, PodShape, PoolName, Resources, Text, Timestamp, resources};
@@ -102,7 +103,7 @@ impl SimulatedCluster {
 }
 
 fn is_drained(node: &NodeRecord) -> bool {
-    node.taints.iter().any(|taint| taint.key.as_ref() == super::actions::DISRUPTED)
+    is_disrupted(&node.taints)
 }
 
 fn is_place(node: &NodeRecord) -> bool {

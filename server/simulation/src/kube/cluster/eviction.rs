@@ -35,6 +35,7 @@ impl SimulatedCluster {
                 selector: Some(LabelSelector::new(workload.labels.iter().map(term).collect())),
                 allowed: i32::try_from(allowed).unwrap_or(i32::MAX),
                 evicts_unhealthy_always: true,
+                never_allows: false,
             })
         };
         self.min_running.iter().filter_map(budget).collect()

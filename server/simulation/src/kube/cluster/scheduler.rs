@@ -51,6 +51,7 @@ impl SimulatedCluster {
             && selects(shape, node)
             && self.has_room(pod, &node.name)
             && self.ports_are_free(shape, &node.name)
+            && self.keeps_spread(pod, node)
     }
 
     /// Whether `pod` fits beside the pods that are bound to `node` and those that are nominated to it.

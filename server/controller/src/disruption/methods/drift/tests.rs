@@ -10,6 +10,7 @@ use crate::disruption::method::Selection;
 use model::Timestamp;
 use model::disruption_policy::{Budget, BudgetLimit, ConsolidationPolicy};
 use model::resources::NODES;
+use model::schedulers::PlannedSchedulers;
 use model::{ClaimName, LabelSelector, Millis, NotReady, Resources};
 
 const VERSION: &str = "1";
@@ -78,6 +79,17 @@ fn a_drifted_machine_without_pods_is_removed_at_once_and_one_with_pods_is_replac
         selection.removals[0].reason.as_ref(),
         "node n-m1 has drifted (NodePoolDrifted): the template of the NodePool has changed since the launch"
     );
+}
+
+#[test]
+fn a_pod_of_another_scheduler_holds_it_because_no_place_can_be_planned_for_the_pod() {
+    let mut state = drifted_cluster(pool(), &["m0", "m1"]);
+    running(&mut state, "m0", "a");
+    let other = PodRecord { other_scheduler: Some(text("volcano")), ..bound_to("m1", pod("b", 100)) };
+    observe(&mut state, 0, [Object::Pod(other)]);
+    assert_eq!(replaced(&select(&state)), [("m0", true)]);
+    state.set_schedulers(PlannedSchedulers::beside_default("volcano"));
+    assert_eq!(replaced(&select(&state)), [("m1", true), ("m0", true)]);
 }
 
 #[test]
@@ -185,6 +197,7 @@ fn budget_for_all(allowed: i32) -> Object {
         selector: Some(LabelSelector::default()),
         allowed,
         evicts_unhealthy_always: false,
+        never_allows: false,
     })
 }
 

@@ -1,11 +1,11 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::*;
 use crate::cluster::testing::{bound_to, initialized_cluster, key, node, observe, pod, pool, pool_with, text};
-use crate::cluster::{DoNotDisrupt, NodeRecord, Object, Target};
-use model::Timestamp;
+use crate::cluster::{DoNotDisrupt, NodeRecord, Object, PodBudgetRecord, Target};
 use model::disruption_policy::BudgetLimit;
-use model::{ClaimName, Millis};
+use model::{ClaimName, LabelSelector, Millis, PodShape, Text, Timestamp, Toleration, TolerationOperator};
 
 fn going(state: &ClusterState, at: i64) -> Vec<ClaimName> {
     let selection = Emptiness.select(&DisruptionView::of(state, Timestamp::from_millis(at)));
@@ -106,4 +106,32 @@ fn machines_of_others_and_pools_that_never_consolidate_are_not_removed() {
     let claim = crate::cluster::ClaimRecord { ours: false, ..crate::cluster::testing::claim("m0") };
     observe(&mut others, 0, [Object::Claim(claim)]);
     assert_eq!(going(&others, 60_000), Vec::<ClaimName>::new());
+}
+
+/// The machines that go when a PodDisruptionBudget of the DaemonSet pod on m0 allows so many evictions; the pod has
+/// `tolerations`.
+fn with_budget(allowed: i32, tolerations: Vec<Toleration>) -> Vec<ClaimName> {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    let budget = PodBudgetRecord {
+        namespace: text("default"),
+        name: text("agent"),
+        selector: Some(LabelSelector::default()),
+        allowed,
+        evicts_unhealthy_always: false,
+        never_allows: false,
+    };
+    let pod = daemon("m0");
+    let shape = Arc::new(PodShape { tolerations, ..PodShape::clone(&pod.shape) });
+    observe(&mut state, 0, [Object::PodBudget(budget), Object::Pod(PodRecord { shape, ready: true, ..pod })]);
+    going(&state, 60_000)
+}
+
+/// A drain evicts a DaemonSet's pod that does not tolerate the taint of a drained node, and would wait for ever.
+#[test]
+fn a_budget_of_a_daemon_set_s_pods_holds_an_empty_node() {
+    assert_eq!(with_budget(0, Vec::new()), Vec::<ClaimName>::new());
+    assert_eq!(with_budget(1, Vec::new()), ["m0"]);
+    let (key, value) = (text("karpenter.sh/disrupted"), Text::default());
+    let tolerant = Toleration { key, operator: TolerationOperator::Exists, value, effect: None };
+    assert_eq!(with_budget(0, vec![tolerant]), ["m0"]);
 }

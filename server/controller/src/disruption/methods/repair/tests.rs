@@ -9,7 +9,7 @@ use crate::disruption::method::Selection;
 use model::Millis;
 use model::disruption_policy::BudgetLimit;
 
-const GATES: FeatureGates = FeatureGates { node_repair: true, spot_to_spot_consolidation: false };
+const GATES: FeatureGates = FeatureGates { node_repair: true, ..FeatureGates::NONE };
 
 fn minutes(minutes: i64) -> Timestamp {
     Timestamp::default() + Millis::from_mins(minutes)

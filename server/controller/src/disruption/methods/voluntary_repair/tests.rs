@@ -4,7 +4,7 @@ use crate::cluster::testing::{bound_to, initialized_cluster, node, observe, pod,
 use crate::cluster::{ClusterState, DoNotDisrupt, NodeRecord, Object, PodBudgetRecord, Target, UnmetCondition};
 use crate::disruption::method::Selection;
 use crate::disruption::methods::repair::Repair;
-use model::disruption_policy::BudgetLimit;
+use model::disruption_policy::{Budget, BudgetLimit};
 use model::{LabelSelector, Millis, Timestamp};
 
 fn minutes(minutes: i64) -> Timestamp {
@@ -25,7 +25,7 @@ fn cluster(budget: BudgetLimit, unready: Vec<NodeRecord>) -> ClusterState {
 }
 
 fn view(state: &ClusterState, at: i64) -> DisruptionView<'_> {
-    let feature_gates = FeatureGates { node_repair: true, spot_to_spot_consolidation: false };
+    let feature_gates = FeatureGates { node_repair: true, ..FeatureGates::NONE };
     DisruptionView { feature_gates, repair: RepairMode::Voluntary, ..DisruptionView::of(state, minutes(at)) }
 }
 
@@ -79,6 +79,21 @@ fn budgets_pace_it_and_nodes_that_are_only_not_ready_do_not_use_them() {
     assert_eq!(selected(&leaving).0, ["m0"], "a node that leaves uses the budget");
 }
 
+/// Karpenter 1.15: budgets may name `Unhealthy`.
+#[test]
+fn a_budget_that_names_repairs_holds_them_and_one_of_another_reason_does_not() {
+    let removed = |reason: DisruptionReason| {
+        let mut pool = pool_with(BudgetLimit::Nodes(5));
+        let named = Budget { limit: BudgetLimit::Nodes(0), reasons: Some(vec![reason]), window: None };
+        pool.disruption.budgets.push(named);
+        let mut state = initialized_cluster(pool, &["m0", "m1", "m2", "m3", "m4"]);
+        observe(&mut state, 0, [Object::Node(unready("m0"))]);
+        selected(&state).0
+    };
+    assert_eq!(removed(DisruptionReason::Unhealthy), names(&[]));
+    assert_eq!(removed(DisruptionReason::Drifted), names(&["m0"]));
+}
+
 #[test]
 fn a_machine_with_pods_is_removed_when_they_have_another_place() {
     let mut state = cluster(BudgetLimit::Nodes(1), vec![unready("m0")]);
@@ -110,6 +125,7 @@ fn annotations_and_pod_disruption_budgets_hold_it() {
         selector: Some(LabelSelector::new(Vec::new())),
         allowed: 0,
         evicts_unhealthy_always: false,
+        never_allows: false,
     };
     assert_eq!(with_pod(unready("m0"), web(), Some(Object::PodBudget(budget))), [""; 0]);
 }

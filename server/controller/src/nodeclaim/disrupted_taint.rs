@@ -1,0 +1,67 @@
+//! The taint `karpenter.sh/disrupted` on Nodes that nothing removes (Karpenter: each pass of disruption takes it off such
+//! nodes).
+//!
+//! A Karpenter that ended in the middle of a command leaves it, and anybody may set it. It keeps pods away for as long as
+//! it is there, so the agent takes it off; it never leads to a removal.
+
+use crate::Instruction;
+use crate::cluster::{ClaimRecord, NodeRecord};
+use crate::cluster_controller::{ClusterController, Context};
+use model::{NodeName, Text, Timestamp};
+
+/// What the taint means for the Node.
+const UNUSABLE: &str = "has the taint karpenter.sh/disrupted, which no drain of this server has set: no pod is placed on it. \
+                        The agent takes the taint off; if it comes back, something else sets it";
+
+impl ClusterController {
+    /// Nodes of this server with a taint that none of its drains has set, by name.
+    fn disrupted_by_others(&self) -> impl Iterator<Item = (&ClaimRecord, &NodeRecord)> {
+        // A Karpenter that is active has taints of its own commands.
+        let is_managed = |claim: &ClaimRecord| {
+            claim.ours && self.state.pool(&claim.pool).is_none_or(|pool| self.state.unmanaged_reason(pool).is_none())
+        };
+        let stays = |claim: &ClaimRecord| {
+            self.claims.get(&claim.name).is_some_and(|machine| machine.termination_reason().is_none())
+        };
+        self.state.claims_disrupted_by_others().filter(move |(claim, _)| is_managed(claim) && stays(claim))
+    }
+
+    /// Has the agent take the taint off Nodes that nothing removes. Drains that the previous owner began are resumed
+    /// first: until then it is not known which Nodes are left.
+    pub(crate) fn take_taints_off(&mut self, ctx: &mut Context<'_>) {
+        if !self.is_ready() || self.recovery.is_pending() {
+            return;
+        }
+        let may_be_instructed = |claim: &ClaimRecord| {
+            self.claims.get(&claim.name).is_some_and(|machine| machine.may_be_instructed(ctx.now))
+        };
+        let due = self.disrupted_by_others().filter(|(claim, _)| may_be_instructed(claim));
+        let instructions: Vec<Instruction> = due
+            .map(|(claim, node)| Instruction::RemoveDisruptedTaint {
+                claim: claim.name.clone(),
+                node: node.name.clone(),
+                provider_id: node.provider_id.clone(),
+            })
+            .collect();
+        for instruction in instructions {
+            self.instruct(instruction, ctx);
+        }
+    }
+
+    /// When a taint is taken off that was postponed.
+    pub(crate) fn next_taint_removal(&self, now: Timestamp) -> Option<Timestamp> {
+        let machines = self.disrupted_by_others().filter_map(|(claim, _)| self.claims.get(&claim.name));
+        machines.filter(|machine| machine.waits_for_time(now)).map(|machine| machine.not_before()).min()
+    }
+
+    /// Why no pod is placed on the Node although it stays.
+    pub(crate) fn unusable_reason(&self, node: &NodeRecord) -> Option<Text> {
+        let name = &node.name;
+        self.disrupted_by_others().any(|(_, tainted)| tainted.name == *name).then(|| Text::from(UNUSABLE))
+    }
+
+    /// Nodes on which no pod is placed although they stay, and why.
+    pub(crate) fn unusable_nodes(&self) -> Vec<(NodeName, Text)> {
+        self.disrupted_by_others().map(|(_, node)| (node.name.clone(), Text::from(UNUSABLE))).collect()
+    }
+}
