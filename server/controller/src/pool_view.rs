@@ -49,7 +49,7 @@ impl ClusterController {
 
     fn pool_totals(&self) -> BTreeMap<PoolName, PoolTotals> {
         let mut totals = BTreeMap::<PoolName, PoolTotals>::new();
-        for claim in self.state.claims().filter(|claim| !claim.provider_id.is_empty()) {
+        for claim in self.state.claims().filter(|claim| claim.is_launched()) {
             let total = totals.entry(claim.pool.clone()).or_default();
             total.usage.add(&claim.capacity);
             total.usage.add(&Resources::from_iter([(NODES, 1)]));

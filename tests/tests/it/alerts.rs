@@ -33,6 +33,11 @@ fn start_server(database: &str, cloud: &str, more: &[&str]) -> RunningProcess {
     program.env("FLEETWRIGHT_STORE_MEMORY", "false").env("FLEETWRIGHT_LEASE_OWNER", "server-1").start()
 }
 
+fn start_agent(server: &str, cluster: &str) -> RunningProcess {
+    let agent = ["simulated-agent", "--server", server, "--cluster-name", cluster, "--seed", "1", "--log", "off"];
+    Program::new(PROGRAM, &[&agent[..], &["--repeat"]].concat()).start()
+}
+
 /// Waits until `alert` fires that has not fired before its fault.
 fn fires(monitor: &Prometheus, alert: &str, fault: impl FnOnce()) {
     let before = monitor.firing();
@@ -49,18 +54,10 @@ fn alerts_fire_in_their_faults_and_not_before() {
     let server = start_server(&postgres.url(), &cloud_url, &[]);
     let [grpc, dashboard] = server.wait_for_urls(TIMEOUT);
     let Some(monitor) = Prometheus::with_alerts(test, authority(&dashboard)) else { return };
-    let agent =
-        ["simulated-agent", "--server", &grpc, "--cluster-name", "shop", "--seed", "1", "--log", "off", "--repeat"];
-    let agent = Program::new(PROGRAM, &agent).start();
+    let agent = start_agent(&grpc, "shop");
     wait_for("a synced cluster", || monitor.has("fleetwright_cluster_synced{cluster=\"shop\"} == 1"));
     wait_for("machines", || monitor.has("fleetwright_machines > 0"));
 
-    let mut cloud = Some(cloud);
-    let address = cloud_url.trim_start_matches("http://").to_owned();
-    fires(&monitor, "FleetwrightPodsUnschedulable", || {
-        drop(cloud.take());
-        cloud = Some(start_cloud(&address, &["--no-capacity"]).0);
-    });
     vault_loses_its_pods_and_its_agent(&monitor, &grpc);
     fires(&monitor, "FleetwrightStoreDown", || postgres.kill());
     postgres.restart();
@@ -75,7 +72,7 @@ fn alerts_fire_in_their_faults_and_not_before() {
     drop((agent, cloud));
 }
 
-/// The agent of another cluster loses sight of all pods, and then its connection.
+/// Another cluster has a pod that fits nowhere. Its agent loses sight of all others, and then its connection.
 fn vault_loses_its_pods_and_its_agent(monitor: &Prometheus, grpc: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
     runtime.block_on(async {
@@ -87,9 +84,12 @@ fn vault_loses_its_pods_and_its_agent(monitor: &Prometheus, grpc: &str) {
         let synced = "fleetwright_cluster_synced{cluster=\"vault\"} == 1";
         vault.wait_until("a synced cluster", |_| monitor.has(synced).then_some(())).await;
         let before = monitor.firing();
-        for alert in ["FleetwrightClusterQuarantined", "FleetwrightClusterNotSynced"] {
+        let faults = ["FleetwrightPodsUnschedulable", "FleetwrightClusterQuarantined", "FleetwrightClusterNotSynced"];
+        for alert in faults {
             assert!(!before.contains(alert), "{alert} fires before its fault: {before:?}");
         }
+        vault.create_unschedulable_pod().await;
+        fires("FleetwrightPodsUnschedulable", &mut vault).await;
         vault.relist(&[Kind::Pods]).await;
         fires("FleetwrightClusterQuarantined", &mut vault).await;
         vault.disconnect();
@@ -157,32 +157,17 @@ fn alerts_of_plans_fire_with_a_planner_that_is_slow_or_wrong() {
     let cloud = clouds::simulated(FaultProfile::default(), &config.cloud.region, None).expect("the built-in catalogue");
     let server = runtime.block_on(serve::start(config, None, cloud, faulty_planner)).expect("a server");
     let Some(monitor) = Prometheus::with_alerts(test, &server.http.to_string()) else { return };
-    let address = format!("http://{}", server.grpc);
-    let start_agent = |cluster: &str| {
-        let agent = [
-            "simulated-agent",
-            "--server",
-            &address,
-            "--cluster-name",
-            cluster,
-            "--seed",
-            "1",
-            "--log",
-            "off",
-            "--repeat",
-        ];
-        Program::new(PROGRAM, &agent).start()
-    };
-    let first = start_agent("shop");
+    let server_url = format!("http://{}", server.grpc);
+    let first = start_agent(&server_url, "shop");
     wait_for("machines", || monitor.has("fleetwright_machines > 0"));
     let mut others = Vec::new();
     fires(&monitor, "FleetwrightDecisionsSlow", || {
         FAULT.store(SLOW, Ordering::Relaxed);
-        others.push(start_agent("slow"));
+        others.push(start_agent(&server_url, "slow"));
     });
     fires(&monitor, "FleetwrightDecisionsRefused", || {
         FAULT.store(REJECTED, Ordering::Relaxed);
-        others.push(start_agent("wrong"));
+        others.push(start_agent(&server_url, "wrong"));
     });
     wait_for("FleetwrightPlansFailCheck", || monitor.firing().contains("FleetwrightPlansFailCheck"));
     drop((first, others));

@@ -56,7 +56,7 @@ impl ClusterState {
     }
 
     fn compared_pool(&self, claim: &ClaimRecord) -> Option<&PoolRecord> {
-        let is_launched = claim.ours && !claim.provider_id.is_empty();
+        let is_launched = claim.ours && claim.is_launched();
         self.pool(&claim.pool).filter(|pool| is_launched && self.unmanaged_reason(pool).is_none())
     }
 

@@ -326,6 +326,14 @@ pub struct ClaimRecord {
     pub drift: ClaimDriftFacts,
 }
 
+impl ClaimRecord {
+    /// Whether it has an instance, as far as is known.
+    #[must_use]
+    pub fn is_launched(&self) -> bool {
+        !self.provider_id.is_empty()
+    }
+}
+
 /// What a NodeClaim is compared by with its NodePool and EC2NodeClass, besides its labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClaimDriftFacts {

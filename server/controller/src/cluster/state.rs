@@ -630,10 +630,11 @@ impl ClusterState {
         self.pods.len()
     }
 
-    /// Number of observed Nodes, NodeClaims and NodePools.
+    /// Number of observed Nodes, launched NodeClaims and NodePools.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
-        (self.nodes.len(), self.claims.len(), self.pools.len())
+        let launched = self.claims.values().filter(|claim| claim.is_launched()).count();
+        (self.nodes.len(), launched, self.pools.len())
     }
 
     /// Non-terminal pods on `node`, by namespace and name.

@@ -8,8 +8,8 @@ use model::Text;
 
 impl ClusterState {
     /// The object, if its deletion would be unannounced: a pod on a Node that is not terminating,
-    /// ready or not; a Node that is ready and not terminating; a NodeClaim or NodePool without
-    /// deletion timestamp.
+    /// ready or not; a Node that is ready and not terminating; a launched NodeClaim or a NodePool without
+    /// deletion timestamp. A NodeClaim whose launch has failed may be observed only after its deletion was carried out.
     #[must_use]
     pub fn unannounced_deletion(&self, key: &Key) -> Option<Object> {
         match key {
@@ -21,7 +21,10 @@ impl ClusterState {
             }
             Key::Claim(name) => {
                 let stays = !self.is_marked_for_deletion(name) && self.is_claim_observed(name);
-                self.claim(name).filter(|claim| stays && !claim.deleting).cloned().map(Object::Claim)
+                self.claim(name)
+                    .filter(|claim| stays && !claim.deleting && claim.is_launched())
+                    .cloned()
+                    .map(Object::Claim)
             }
             Key::Pool(name) => self.pool(name).filter(|pool| !pool.meta.deleting).cloned().map(Object::Pool),
             _ => None,

@@ -7,7 +7,8 @@ use crate::cluster::{ClusterSnapshot, ClusterState};
 pub struct ObjectCounts {
     /// Number of Nodes.
     pub nodes: usize,
-    /// Number of NodeClaims.
+    /// Number of launched NodeClaims; for a snapshot, of all: one may not show the instance of a launch yet. Those
+    /// without an instance come and go with launches that fail.
     pub claims: usize,
     /// Number of NodePools.
     pub pools: usize,

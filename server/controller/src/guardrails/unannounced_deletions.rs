@@ -3,7 +3,7 @@
 //!
 //! Almost every object announces its end. A pod is terminating or terminal before it is removed,
 //! its Node is removed, or it had no Node; a Node has a deletion timestamp or is not ready; a
-//! NodeClaim has a deletion timestamp; either may be terminating; a NodePool has a deletion
+//! NodeClaim has a deletion timestamp or was not launched; either may be terminating; a NodePool has a deletion
 //! timestamp while it waits for its NodeClaims. Deletions without such an announcement
 //! ([`ClusterState::unannounced_deletion`](crate::cluster::ClusterState::unannounced_deletion)) are
 //! counted within a window, and the objects are kept. When too much of the previous state is lost,

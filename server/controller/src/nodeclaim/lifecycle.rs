@@ -34,7 +34,7 @@ impl ClusterController {
     /// Adds machines for launched NodeClaims of this server that the cluster shows.
     pub(crate) fn adopt_claims(&mut self, now: Timestamp) {
         let unknown: Vec<&ClaimRecord> = (self.state.claims())
-            .filter(|claim| claim.ours && !claim.provider_id.is_empty() && !self.claims.contains(&claim.name))
+            .filter(|claim| claim.ours && claim.is_launched() && !self.claims.contains(&claim.name))
             .filter(|claim| !self.state.is_marked_for_deletion(&claim.name))
             .collect();
         let found: Vec<ManagedClaim> = unknown.into_iter().map(|claim| self.machine_of_claim(claim, now)).collect();

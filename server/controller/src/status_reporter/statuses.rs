@@ -59,7 +59,7 @@ impl ClusterController {
     fn pool_content(&mut self, pool: &PoolRecord) -> StatusPatch {
         let generation = pool.meta.generation;
         let (mut usage, mut nodes) = (Resources::new(), 0);
-        for claim in self.state.claims().filter(|claim| claim.pool == pool.pool.name && !claim.provider_id.is_empty()) {
+        for claim in self.state.claims().filter(|claim| claim.pool == pool.pool.name && claim.is_launched()) {
             usage.add(&claim.capacity);
             nodes += 1;
         }

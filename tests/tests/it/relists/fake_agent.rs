@@ -153,6 +153,23 @@ impl FakeAgent {
         self.execute_outputs(outputs).await;
     }
 
+    /// Creates a pod that no instance type has room for.
+    pub(crate) async fn create_unschedulable_pod(&mut self) {
+        let record = v1::PodRecord {
+            namespace: "default".to_owned(),
+            name: "large".to_owned(),
+            uid: "uid-large".to_owned(),
+            phase: v1::PodPhase::Pending.into(),
+            scheduled_reason: "Unschedulable".to_owned(),
+            created_at_ms: now(),
+            ..v1::PodRecord::default()
+        };
+        let (record, labels) = (Box::new(record), Arc::default());
+        let pod = Record::Pod { record, shape: shape("100000"), labels, volume_claims: None };
+        let outputs = self.link.send_changes(vec![pod], now());
+        self.execute_outputs(outputs).await;
+    }
+
     /// Hides kinds from later lists without sending removals.
     pub(crate) fn hide_objects(&mut self, hidden: &[Kind]) {
         self.hidden = hidden.iter().copied().collect();

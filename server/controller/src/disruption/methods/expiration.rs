@@ -45,7 +45,7 @@ impl Method for Expiration {
 fn is_candidate(claim: &ClaimRecord, view: &DisruptionView<'_>) -> bool {
     let state = view.state;
     let is_unmanaged = || state.pool(&claim.pool).is_some_and(|pool| state.unmanaged_reason(pool).is_some());
-    claim.ours && !claim.provider_id.is_empty() && !view.is_leaving(claim) && !is_unmanaged()
+    claim.ours && claim.is_launched() && !view.is_leaving(claim) && !is_unmanaged()
 }
 
 /// When the machine expires; `None` is never.

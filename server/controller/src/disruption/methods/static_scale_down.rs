@@ -71,7 +71,7 @@ fn ranked(claim: &ClaimRecord, view: &DisruptionView<'_>) -> RankedMachine {
     let moved = || pods.iter().filter(|pod| pod.is_reschedulable());
     RankedMachine {
         machine: view.machine(&claim.name),
-        is_launched: !claim.provider_id.is_empty(),
+        is_launched: claim.is_launched(),
         created: claim.created,
         expire_after: claim.expire_after,
         protections: node.map(|node| protections_of(node, view.state)).unwrap_or_default(),

@@ -196,7 +196,7 @@ impl Fixture {
     /// The Nodes of the machines that were launched in `cluster` join it.
     pub fn join_launched(&mut self, cluster: &str) {
         self.never_joins = false;
-        let launched = self.claims.iter().filter(|((of, _), claim)| *of == cluster && !claim.provider_id.is_empty());
+        let launched = self.claims.iter().filter(|((of, _), claim)| *of == cluster && claim.is_launched());
         let nodes: Vec<NodeRecord> = launched.map(|(_, claim)| joined(claim)).collect();
         for node in nodes {
             self.observe(cluster, Object::Node(node));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
 use crate::cluster::{
-    ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, PoolRecord,
-    Scheduling,
+    ClaimRecord, ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord,
+    PoolRecord, Scheduling,
 };
 use crate::guardrails::ObjectCounts;
 use crate::guardrails::persisted_counts::{DRIFT_WRITE_DELAY, GROWTH_WRITE_DELAY, LOSS_WRITE_DELAY, PersistedCounts};
@@ -111,6 +111,19 @@ fn nodes_and_claims_missing_from_a_relist_are_restored() {
         // Sabotage: deletions that are not counted are accepted.
         assert_eq!(quarantine(&lose(Millis::ZERO)), None);
     }
+}
+
+#[test]
+fn nodeclaims_without_an_instance_are_no_loss() {
+    // Twelve launches fail for lack of capacity. The agent shows their NodeClaims when it has deleted them already.
+    let mut world = watched(ONE_MINUTE, 2, running(2, 3));
+    let created = || (0..12).map(|n| ClaimRecord { provider_id: "".into(), ..claim(&format!("new{n}")) });
+    created().for_each(|claim| world.observe("c", Object::Claim(claim)));
+    created().for_each(|claim| world.delete("c", Key::Claim(claim.name)));
+    assert_eq!(quarantine(&world), None);
+    created().for_each(|claim| world.observe("c", Object::Claim(claim)));
+    world.send_snapshot("c", snapshot(2, running(2, 3)));
+    assert_eq!(quarantine(&world), None);
 }
 
 fn named(name: &str) -> PoolRecord {
