@@ -337,14 +337,14 @@ fn a_pool_launches_for_a_drifted_node_no_more_than_it_lacks_beside_those_that_st
 
 #[test]
 fn a_drifted_node_that_several_machines_replace_counts_those_that_stay() {
-    // Two of the four pods fit on a `box`: two are enough, as `min-nodes` asks for three and two stay.
+    // Two of the four pods fit on a `box`: two are enough, as `min-nodes` asks for five and four stay.
     let only_boxes = "{key: node.kubernetes.io/instance-type, operator: In, values: [box]}";
-    let mut text = pool("default").requirement(only_boxes).annotation("fleetwright.dev/min-nodes: \"3\"").text();
+    let mut text = pool("default").requirement(only_boxes).annotation("fleetwright.dev/min-nodes: \"5\"").text();
     text += &node("n-1", "big").drifted("2026-01-01T11:00:00Z").text();
     for at in 0..4 {
         text += &pod(&format!("web-{at}"), "n-1", "1500m").text();
     }
-    for at in 2..4 {
+    for at in 2..6 {
         text +=
             &(node(&format!("n-{at}"), "box").text() + &pod(&format!("other-{at}"), &format!("n-{at}"), "3").text());
     }
