@@ -12,13 +12,16 @@ use fleetwright_proto::v1;
 use model::disruption_policy::DisruptionReason;
 use model::{ClaimName, Millis, NodeName, PoolName, Timestamp};
 
-use super::event_queue::{EventQueue, Trigger};
+use super::event_queue::{CONNECTION_MS, EventQueue, Trigger};
 use super::fault::ListGap;
-use super::sim_cluster::{SimCluster, VIEW_SETTLED_AFTER};
+use super::sim_cluster::{EXECUTE_MS, SimCluster, VIEW_SETTLED_AFTER};
 use super::violation::Violation;
 
 /// An instruction is executed so long after its decision at most, except under faults that add up.
 const INSTRUCTION_DELAY: Millis = Millis::from_mins(3);
+/// After the end of a list gap, an instruction that was sent before the server learned of it may begin for so long: a message
+/// takes its way to the server, one to the agent, and the agent begins.
+const IN_FLIGHT: Millis = Millis::new(2 * CONNECTION_MS.1 + EXECUTE_MS.1);
 /// Budgets are evaluated at times that are so far apart.
 const BUDGET_STEP: Millis = Millis::from_secs(20);
 
@@ -38,7 +41,7 @@ impl SimCluster {
         let used = self.is_in_use(&claim, now) && !has_cause;
         // The server cannot tell a NodeClaim hidden by a list gap from one that the operator removed, and a few of those
         // are drained at once. Such a drain continues after a restart, when the NodeClaim may be visible again.
-        let is_hidden = self.covers(ListGap::Claims);
+        let is_hidden = self.covers(ListGap::Claims) || now.duration_since(self.claims_listed_since) < IN_FLIGHT;
         let goes_on = self.ledger.hidden_drains.contains(&claim);
         self.ledger.hidden_drains.extend(is_hidden.then(|| claim.clone()));
         let begins = !drain.only_if_empty || self.cluster.occupant(&node).is_none();

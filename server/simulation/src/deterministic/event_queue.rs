@@ -16,7 +16,7 @@ use super::fault::{Fault, FaultCounts, ListGap};
 use replica::Input;
 
 /// One-way latency between agent and server, least and most, in milliseconds.
-const CONNECTION_MS: (i64, i64) = (2, 60);
+pub(super) const CONNECTION_MS: (i64, i64) = (2, 60);
 
 /// A simulated event.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ use crate::demo::agent::{decode, encode};
 /// Tick interval of an agent: half a heartbeat.
 const TICK_MS: i64 = 5_000;
 /// Delay from an instruction's arrival to its execution.
-const EXECUTE_MS: (i64, i64) = (5, 250);
+pub(super) const EXECUTE_MS: (i64, i64) = (5, 250);
 /// Connect timeout of the agent.
 const CONNECT_TIMEOUT_MS: i64 = 5_000;
 
@@ -99,6 +99,8 @@ pub(super) struct SimCluster {
     pub(super) empty_view: bool,
     /// Active list gaps, one per fault.
     pub(super) list_gaps: Vec<ListGap>,
+    /// When a list gap of NodeClaims ended.
+    pub(super) claims_listed_since: Timestamp,
     /// Active partitions; while there are any, Nodes are not ready.
     partitions: u32,
     /// Since when the agent's view is unchanged by faults.
@@ -129,6 +131,7 @@ impl SimCluster {
             offset_ms: 0,
             empty_view: false,
             list_gaps: Vec::new(),
+            claims_listed_since: Timestamp::from_millis(0),
             partitions: 0,
             view_unchanged_since: Timestamp::from_millis(0),
             attempts: 0,
@@ -294,7 +297,11 @@ impl SimCluster {
         let covers = |list_gaps: &[ListGap], kind| list_gaps.iter().any(|gap| gap.covers(kind));
         let mut seen = Vec::new();
         for kind in [ListGap::Pools, ListGap::Claims, ListGap::Nodes, ListGap::Pods, ListGap::Workloads] {
-            match (covers(&hidden, kind), covers(&self.list_gaps, kind)) {
+            let (was_hidden, is_hidden) = (covers(&hidden, kind), covers(&self.list_gaps, kind));
+            if kind == ListGap::Claims && was_hidden && !is_hidden {
+                self.claims_listed_since = events.now();
+            }
+            match (was_hidden, is_hidden) {
                 (false, true) => seen.extend(self.objects(kind).into_iter().map(|(key, _)| encode::removal(&key))),
                 (true, false) => seen.extend(self.objects(kind).into_iter().map(|(_, seen)| seen)),
                 _ => {}

@@ -255,3 +255,9 @@ fn a_nodeclaim_without_capacity_gets_it_when_its_pool_is_observed_again() {
 fn machines_whose_nodeclaims_are_listed_again_before_their_drain_begins_stay() {
     replay_holds(8_240, &[(3_062, Fault::Relist { cluster: 1, gap: ListGap::Claims, for_ms: 87_872 })]);
 }
+
+/// The gap ends 20 ms after they are sent: no server can call them back.
+#[test]
+fn instructions_that_are_sent_in_a_gap_may_begin_after_it() {
+    replay_holds(8_240, &[(3_062, Fault::Relist { cluster: 1, gap: ListGap::Claims, for_ms: 88_392 })]);
+}
