@@ -45,7 +45,8 @@ fn labels(planned: &PlannedNode, machine: &InstanceType, pool: &Text, name: &Nod
             && offering.capacity_type == planned.capacity_type
             && offering.reservation.as_ref().map(|reservation| &reservation.id) == planned.reservation.as_ref()
     });
-    labels.extend(offered.into_iter().flat_map(|offering| offering.labels.clone()));
+    let offered = offered.into_iter().flat_map(|offering| offering.labels.iter());
+    labels.extend(offered.map(|(key, value)| (key.clone(), value.clone())));
     labels.extend(zone.map(|zone| (Text::from(ZONE), zone.as_text().clone())));
     labels.insert(Text::from(CAPACITY_TYPE), Text::from(planned.capacity_type.as_str()));
     labels.insert(Text::from(INSTANCE_TYPE), machine.name.as_text().clone());

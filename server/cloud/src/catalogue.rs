@@ -33,9 +33,11 @@ mod region_options;
 mod reprice;
 pub mod snapshot;
 
-use model::node_class::NodeClassSettings;
+use std::sync::Arc;
+
+use model::node_class::{AmiFamily, NodeClassSettings};
 use model::resources::CPU;
-use model::{Catalogue, InstanceType, Text};
+use model::{Catalogue, InstanceType, Requirements, Text};
 
 use self::build_notes::BuildNotes;
 pub use embedded::embedded_tables;
@@ -63,37 +65,70 @@ pub struct Built {
 /// false`.
 #[must_use]
 pub fn build(snapshot: &Snapshot, region_options: &RegionOptions<'_>, settings: &NodeClassSettings) -> Built {
-    let mut tally = BuildNotes::default();
-    let offering_builder = offerings::OfferingBuilder::new(snapshot, region_options, settings, &mut tally);
-    let label_builder = labels::LabelBuilder::new(snapshot, region_options.region, settings.ami_family);
-    let check = launchable::LaunchCheck::new(settings);
-    let mut types = Vec::with_capacity(snapshot.types.len());
-    for entry in &snapshot.types {
-        let labels = label_builder.requirements(entry);
-        let launchable = check.allows(entry, &labels);
-        let offerings = offering_builder.offerings(entry, launchable, &mut tally);
-        if offerings.is_empty() {
-            continue;
-        }
-        let allocatable = capacity::allocatable(&entry.hardware, &entry.name, region_options, settings, &mut tally);
-        let exotic = labels::is_exotic(&entry.name, &allocatable.capacity);
-        let (capacity, allocatable) = (allocatable.capacity, allocatable.allocatable);
-        // Types of a catalogue file cost what the file states.
-        let is_builtin = matches!(entry.hardware, snapshot::Hardware::Ec2(_));
-        let burstable = is_builtin.then(|| burstable::burstable(&entry.name, capacity.get(CPU))).flatten();
-        types.push(InstanceType {
-            name: entry.name.clone(),
-            labels,
-            capacity,
-            allocatable,
-            exotic,
-            burstable,
-            offerings,
-        });
+    CatalogueBuilder::new(snapshot, region_options).build(settings)
+}
+
+/// Builds the catalogues of several NodeClasses. They share the labels of instance types, which take most of the memory
+/// of a catalogue.
+#[derive(Debug)]
+pub struct CatalogueBuilder<'a> {
+    snapshot: &'a Snapshot,
+    region_options: &'a RegionOptions<'a>,
+    /// By family of images, the labels of each type of the snapshot.
+    labels: Vec<(AmiFamily, Arc<[Arc<Requirements>]>)>,
+}
+
+impl<'a> CatalogueBuilder<'a> {
+    /// A builder for NodeClasses of `region_options.region`.
+    #[must_use]
+    pub fn new(snapshot: &'a Snapshot, region_options: &'a RegionOptions<'a>) -> Self {
+        Self { snapshot, region_options, labels: Vec::new() }
     }
-    offering_builder.add_estimate_notes(&mut tally);
-    let offering_keys = offerings::KEYS.iter().map(|key| Text::from(*key)).collect();
-    Built { catalogue: Catalogue { types, offering_keys }, notes: tally.notes.into_iter().collect() }
+
+    /// The catalogue of a NodeClass, as [`build`].
+    pub fn build(&mut self, settings: &NodeClassSettings) -> Built {
+        let labels = self.labels(settings.ami_family);
+        let Self { snapshot, region_options, .. } = self;
+        let mut tally = BuildNotes::default();
+        let offering_builder = offerings::OfferingBuilder::new(snapshot, region_options, settings, &mut tally);
+        let check = launchable::LaunchCheck::new(settings);
+        let mut types = Vec::with_capacity(snapshot.types.len());
+        for (entry, labels) in snapshot.types.iter().zip(labels.iter()) {
+            let launchable = check.allows(entry, labels);
+            let offerings = offering_builder.offerings(entry, launchable, &mut tally);
+            if offerings.is_empty() {
+                continue;
+            }
+            let allocatable = capacity::allocatable(&entry.hardware, &entry.name, region_options, settings, &mut tally);
+            let exotic = labels::is_exotic(&entry.name, &allocatable.capacity);
+            let (capacity, allocatable) = (allocatable.capacity, allocatable.allocatable);
+            // Types of a catalogue file cost what the file states.
+            let is_builtin = matches!(entry.hardware, snapshot::Hardware::Ec2(_));
+            let burstable = is_builtin.then(|| burstable::burstable(&entry.name, capacity.get(CPU))).flatten();
+            types.push(InstanceType {
+                name: entry.name.clone(),
+                labels: Arc::clone(labels),
+                capacity,
+                allocatable,
+                exotic,
+                burstable,
+                offerings,
+            });
+        }
+        offering_builder.add_estimate_notes(&mut tally);
+        let offering_keys = offerings::KEYS.iter().map(|key| Text::from(*key)).collect();
+        Built { catalogue: Catalogue { types, offering_keys }, notes: tally.notes.into_iter().collect() }
+    }
+
+    fn labels(&mut self, family: AmiFamily) -> Arc<[Arc<Requirements>]> {
+        if let Some((_, known)) = self.labels.iter().find(|(known, _)| *known == family) {
+            return Arc::clone(known);
+        }
+        let builder = labels::LabelBuilder::new(self.snapshot, self.region_options.region, family);
+        let labels: Arc<[_]> = self.snapshot.types.iter().map(|entry| Arc::new(builder.requirements(entry))).collect();
+        self.labels.push((family, Arc::clone(&labels)));
+        labels
+    }
 }
 
 #[cfg(test)]

@@ -25,14 +25,14 @@ fn offering(zone: &str, capacity_type: CapacityType, own: &[(&str, &str)]) -> Of
         catalogue_price: None,
         available: false,
         reservation: None,
-        labels: labels(own),
+        labels: labels(own).into(),
     }
 }
 
 fn catalogue(name: &str, offerings: Vec<Offering>) -> Catalogue {
     let kind = InstanceType {
         name: InstanceTypeName::from(name),
-        labels: Requirements::new(),
+        labels: Requirements::new().into(),
         capacity: Resources::new(),
         allocatable: Resources::new(),
         exotic: false,
@@ -309,7 +309,8 @@ fn image(id: &str, requirements: &[Requirement]) -> ImageEntry {
 fn with_images(of_claim: Option<&str>, images: Option<Vec<ImageEntry>>) -> Option<String> {
     let mut known = catalogue("m5.large", vec![offering("a", CapacityType::OnDemand, &[])]);
     let gpu = is("karpenter.k8s.aws/instance-gpu-count", Operator::DoesNotExist, &[]);
-    known.types[0].labels = [is("kubernetes.io/arch", Operator::In, &["amd64"]), gpu].into_iter().collect();
+    known.types[0].labels =
+        [is("kubernetes.io/arch", Operator::In, &["amd64"]), gpu].into_iter().collect::<Requirements>().into();
     Comparison { image: of_claim.map(text), images, catalogue: known, ..Comparison::default() }.reason()
 }
 

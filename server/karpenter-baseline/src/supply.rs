@@ -139,7 +139,7 @@ fn template(pool: &NodePool) -> Requirements {
 
 /// Labels of the nodes of `machine`.
 pub(crate) fn type_requirements(machine: &InstanceType) -> Requirements {
-    let mut requirements = machine.labels.clone();
+    let mut requirements = Requirements::clone(&machine.labels);
     let offerings = || machine.offerings.iter();
     let zones: BTreeSet<Text> = offerings().map(|offering| offering.zone.as_text().clone()).collect();
     let capacity_types: BTreeSet<Text> =

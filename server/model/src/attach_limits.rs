@@ -179,7 +179,7 @@ mod tests {
     fn catalogue() -> SharedCatalogue {
         let of = |name: &str, allocatable: Resources| InstanceType {
             name: InstanceTypeName::from(name),
-            labels: Requirements::new(),
+            labels: Requirements::new().into(),
             capacity: Resources::new(),
             allocatable,
             exotic: false,

@@ -74,8 +74,9 @@ pub struct Offering {
     pub available: bool,
     /// The reservation that it uses; always set for [`CapacityType::Reserved`].
     pub reservation: Option<Reservation>,
-    /// Node labels of this offering besides zone and capacity type (zone id, reservation id, …).
-    pub labels: Labels,
+    /// Node labels of this offering besides zone and capacity type (zone id, reservation id, …), shared by the offerings
+    /// of a zone.
+    pub labels: Arc<Labels>,
 }
 
 impl Offering {
@@ -111,8 +112,8 @@ pub struct InstanceType {
     /// `node.kubernetes.io/instance-type`.
     pub name: InstanceTypeName,
     /// Labels of nodes of this type, and labels known to be absent (`DoesNotExist`). Keys that
-    /// depend on the offering are excluded.
-    pub labels: Requirements,
+    /// depend on the offering are excluded. Catalogues of one region share them.
+    pub labels: Arc<Requirements>,
     /// Total resources; count against NodePool limits.
     pub capacity: Resources,
     /// Resources available to pods, DaemonSet pods included. Attach limits are

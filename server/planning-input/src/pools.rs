@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use cloud::catalogue::overlay::{charge_unpriced, preview_prices};
-use cloud::catalogue::{Overlay, PriceChange, RegionOptions, Snapshot, apply_overlays, build, resolve_overlays};
+use cloud::catalogue::{
+    CatalogueBuilder, Overlay, PriceChange, RegionOptions, Snapshot, apply_overlays, resolve_overlays,
+};
 use manifests::karpenter::node_overlay::{NodeOverlayManifest, PriceChange as Written};
 use manifests::karpenter::{NodeClassManifest, NodePoolManifest};
 use manifests::notes::Notes;
@@ -94,6 +96,7 @@ fn unchanged(
     settings: &[NodeClassSettings],
     notes: &mut Notes,
 ) -> Vec<SharedCatalogue> {
+    let mut builder = CatalogueBuilder::new(catalogue_source.snapshot, region_options);
     let mut built: Vec<(&NodeClassSettings, Arc<Catalogue>)> = Vec::new();
     let mut catalogues = Vec::new();
     for settings in settings {
@@ -101,7 +104,7 @@ fn unchanged(
             catalogues.push(catalogue.clone());
             continue;
         }
-        let one = build(catalogue_source.snapshot, region_options, settings);
+        let one = builder.build(settings);
         one.notes.iter().for_each(|note| notes.line(note.clone()));
         let catalogue = Arc::new(one.catalogue);
         built.push((settings, catalogue.clone()));

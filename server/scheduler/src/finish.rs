@@ -315,7 +315,7 @@ fn add_offering_labels(labels: &mut Labels, supply: &PoolSupply, options: &[usiz
     let used: Vec<_> = slots.iter().filter(offered).map(|slot| &supply.slots[slot]).collect();
     let Some(first) = used.first() else { return };
     labels.insert(CAPACITY_TYPE.into(), first.capacity_type.as_str().into());
-    for (key, value) in &first.labels {
+    for (key, value) in first.labels.iter() {
         if used.iter().all(|slot| slot.labels.get(key) == Some(value)) {
             labels.insert(key.clone(), value.clone());
         }

@@ -147,7 +147,7 @@ mod tests {
     fn of(families: &[&str], least: u32) -> MinValuesRule {
         let kind = |family: &&str| InstanceType {
             name: InstanceTypeName::from(*family),
-            labels: Requirements::from_iter([Requirement::equals(FAMILY, Text::from(*family))]),
+            labels: Requirements::from_iter([Requirement::equals(FAMILY, Text::from(*family))]).into(),
             capacity: Resources::new(),
             allocatable: Resources::new(),
             exotic: false,

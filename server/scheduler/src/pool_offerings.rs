@@ -27,7 +27,7 @@ pub(super) struct OfferingKey {
     pub(super) capacity_type: CapacityType,
     pub(super) zone: Zone,
     pub(super) reservation: Option<Text>,
-    pub(super) labels: Labels,
+    pub(super) labels: Arc<Labels>,
 }
 
 impl OfferingKey {
@@ -250,7 +250,7 @@ fn slot_of(offering: &Offering) -> OfferingKey {
         capacity_type: offering.capacity_type,
         zone: offering.zone.clone(),
         reservation: offering.reservation.as_ref().map(|reservation| reservation.id.clone()),
-        labels: offering.labels.clone(),
+        labels: Arc::clone(&offering.labels),
     }
 }
 

@@ -36,11 +36,11 @@ fn instance_type(vcpu: i64) -> InstanceType {
         catalogue_price: None,
         available: true,
         reservation: None,
-        labels: Labels::new(),
+        labels: Labels::new().into(),
     };
     InstanceType {
         name: InstanceTypeName::from(format!("t.{vcpu}")),
-        labels: Requirements::new(),
+        labels: Requirements::new().into(),
         capacity: amounts.clone(),
         allocatable: amounts,
         exotic: false,

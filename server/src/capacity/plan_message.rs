@@ -125,7 +125,7 @@ mod tests {
     fn pool(name: &str, types: &[&str]) -> NodePool {
         let machine = |name: &&str| InstanceType {
             name: (*name).into(),
-            labels: Requirements::new(),
+            labels: Requirements::new().into(),
             capacity: Resources::new(),
             allocatable: Resources::new(),
             exotic: false,

@@ -36,11 +36,11 @@ fn pool() -> NodePool {
         catalogue_price: None,
         available: true,
         reservation: None,
-        labels: Labels::new(),
+        labels: Labels::new().into(),
     };
     let machine = InstanceType {
         name: "m.xlarge".into(),
-        labels: Requirements::new(),
+        labels: Requirements::new().into(),
         capacity: machine(),
         allocatable: machine(),
         exotic: false,

@@ -4,6 +4,8 @@ use cloud::catalogue::{RegionOptions, Snapshot, build};
 use cloud::provider::CloudError;
 use cloud_ec2::discovery::Reason;
 use cloud_ec2::{Discovered, Supplement};
+use std::sync::Arc;
+
 use model::node_class::NodeClassSettings;
 use model::{CapacityType, InstanceType, MicroUsd, Offering, Zone};
 
@@ -59,7 +61,7 @@ fn spot_price(found: &InstanceType, zone: &str) -> Option<MicroUsd> {
 fn without_spot(found: &InstanceType) -> InstanceType {
     let mut found = found.clone();
     found.offerings.retain(|offering| offering.capacity_type != CapacityType::Spot);
-    found.offerings.iter_mut().for_each(|offering| offering.labels.clear());
+    found.offerings.iter_mut().for_each(|offering| offering.labels = Arc::default());
     found
 }
 

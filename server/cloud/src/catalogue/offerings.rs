@@ -1,5 +1,7 @@
 //! Zones, capacity types and prices of an instance type.
 
+use std::sync::Arc;
+
 use model::labels::{RESERVATION_ID, ZONE_ID};
 use model::node_class::{NodeClassSettings, ReservationEntry};
 use model::{CapacityType, Labels, MicroUsd, Offering, Reservation, Text, Zone};
@@ -19,7 +21,7 @@ pub(super) const KEYS: [&str; 4] = [ZONE_ID, RESERVATION_ID, RESERVATION_TYPE, R
 /// A zone of the region, for one NodeClass.
 struct RegionZone {
     name: Zone,
-    labels: Labels,
+    labels: Arc<Labels>,
     has_subnet: bool,
 }
 
@@ -125,7 +127,7 @@ impl<'a> OfferingBuilder<'a> {
     fn reserved(&self, entry: &ReservationEntry, launchable: bool, tally: &mut BuildNotes) -> Offering {
         let known = self.zones.iter().find(|zone| zone.name == entry.zone);
         let subnet = known.map_or_else(|| subnet_id(&entry.zone, self.settings).is_some(), |zone| zone.has_subnet);
-        let mut labels = known.map_or_else(Labels::new, |zone| zone.labels.clone());
+        let mut labels = known.map_or_else(Labels::new, |zone| Labels::clone(&zone.labels));
         labels.insert(RESERVATION_ID.into(), entry.id.clone());
         labels.insert(RESERVATION_TYPE.into(), entry.reservation_type.clone());
         labels.insert(RESERVATION_INTERRUPTIBLE.into(), if entry.interruptible { "true" } else { "false" }.into());
@@ -144,7 +146,7 @@ impl<'a> OfferingBuilder<'a> {
             catalogue_price: None,
             available: launchable && subnet && !entry.expiring && remaining > 0,
             reservation: Some(Reservation { id: entry.id.clone(), remaining }),
-            labels,
+            labels: labels.into(),
         }
     }
 
@@ -204,8 +206,8 @@ fn zone(name: Zone, region: Option<&Region>, settings: &NodeClassSettings) -> Re
     let has_subnet = settings.zones.is_none() || subnet.is_some();
     let of_region = region.and_then(|region| region.zone_ids.get(&name)).filter(|_| has_subnet);
     let id = subnet.flatten().or(of_region);
-    let labels = id.map(|id| (Text::from(ZONE_ID), id.clone())).into_iter().collect();
-    RegionZone { name, labels, has_subnet }
+    let labels: Labels = id.map(|id| (Text::from(ZONE_ID), id.clone())).into_iter().collect();
+    RegionZone { name, labels: labels.into(), has_subnet }
 }
 
 /// The subnet of the NodeClass in `zone`, with the zone's id if known.
@@ -224,6 +226,6 @@ fn offering(zone: &RegionZone, capacity_type: CapacityType, quote: Option<Quote>
         catalogue_price: None,
         available: launchable && zone.has_subnet && quote.is_some(),
         reservation: None,
-        labels: zone.labels.clone(),
+        labels: Arc::clone(&zone.labels),
     }
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::cluster::testing::{pool, text};
 use model::offering::Catalogue;
@@ -289,7 +291,7 @@ fn only_plans_for_pods_see_an_offering_that_may_be_probed() {
     let offerings = offerings();
     let mut catalogue = Catalogue::clone(&pool().pool.catalogue);
     for found in catalogue.types.iter_mut().flat_map(|kind| &mut kind.offerings) {
-        found.labels.insert(Text::from(model::labels::ZONE_ID), text("use1-az1"));
+        Arc::make_mut(&mut found.labels).insert(Text::from(model::labels::ZONE_ID), text("use1-az1"));
     }
     let catalogue = SharedCatalogue::new(catalogue);
     let kind: InstanceTypeName = text("t.2");

@@ -99,7 +99,7 @@ fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering {
         catalogue_price: None,
         available: true,
         reservation: None,
-        labels: Labels::new(),
+        labels: Labels::new().into(),
     }
 }
 
@@ -111,7 +111,7 @@ fn instance(name: &str, arch: &str, size: (i64, i64), free: (i64, i64), offering
     capacity.set(PODS, 58);
     InstanceType {
         name: name.into(),
-        labels: labels.into_iter().collect(),
+        labels: labels.into_iter().collect::<Requirements>().into(),
         capacity,
         allocatable,
         exotic: false,

@@ -433,7 +433,7 @@ fn an_exhausted_reservation_is_no_offering() {
     reserved.capacity_type = CapacityType::Reserved;
     reserved.price = MicroUsd(0);
     reserved.reservation = Some(Reservation { id: "cr-1".into(), remaining: 1 });
-    reserved.labels = Labels::from([(RESERVATION_ID.into(), "cr-1".into())]);
+    reserved.labels = Labels::from([(RESERVATION_ID.into(), "cr-1".into())]).into();
     catalogue.types[2].offerings.push(reserved);
     general.catalogue = Arc::new(catalogue);
     let shape = selecting(asks(1500, 1), RESERVATION_ID, "cr-1");

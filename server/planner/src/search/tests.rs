@@ -16,11 +16,11 @@ fn input() -> PlanningInput {
         catalogue_price: None,
         available: true,
         reservation: None,
-        labels: Labels::new(),
+        labels: Labels::new().into(),
     };
     let instance_type = InstanceType {
         name: "large".into(),
-        labels: Requirements::new(),
+        labels: Requirements::new().into(),
         capacity: amounts(2, 10),
         allocatable: amounts(2, 10),
         exotic: false,

@@ -133,7 +133,7 @@ fn instance_type(at: usize) -> InstanceType {
         catalogue_price: None,
         available: true,
         reservation: None,
-        labels: Labels::new(),
+        labels: Labels::new().into(),
     };
     let offerings = ZONES.iter().flat_map(|zone| {
         [offering(zone, CapacityType::OnDemand, vcpu * 50_000), offering(zone, CapacityType::Spot, vcpu * 17_000)]
@@ -141,7 +141,8 @@ fn instance_type(at: usize) -> InstanceType {
     InstanceType {
         labels: [Requirement::equals(INSTANCE_TYPE, name.as_str()), Requirement::equals(ARCH, "amd64")]
             .into_iter()
-            .collect(),
+            .collect::<Requirements>()
+            .into(),
         name: name.into(),
         allocatable: capacity.clone(),
         capacity,

@@ -275,7 +275,7 @@ fn instance_type(at: usize, case: &TypeCase) -> InstanceType {
             catalogue_price: None,
             available: true,
             reservation: reserved.then(|| Reservation { id: text(&format!("cr-{zone}")), remaining: 1 }),
-            labels: Labels::new(),
+            labels: Labels::new().into(),
         });
     }
     InstanceType {
@@ -284,7 +284,8 @@ fn instance_type(at: usize, case: &TypeCase) -> InstanceType {
             (INSTANCE_TYPE, &name),
             (ARCH, arch(case.arm)),
             (FAMILY, &family),
-        ])),
+        ]))
+        .into(),
         capacity: sizes.clone(),
         allocatable: sizes,
         exotic: case.exotic,

@@ -38,14 +38,14 @@ fn offering(zone: &str, price: i64) -> Offering {
         catalogue_price: None,
         available: true,
         reservation: None,
-        labels: labels(&[(ZONE_ID, &format!("use1-{zone}"))]),
+        labels: labels(&[(ZONE_ID, &format!("use1-{zone}"))]).into(),
     }
 }
 
 fn instance_type(cpus: i64, price: i64) -> InstanceType {
     InstanceType {
         name: InstanceTypeName::from(format!("t.{cpus}")),
-        labels: Requirements::default(),
+        labels: Requirements::default().into(),
         capacity: amounts(cpus),
         allocatable: amounts(cpus),
         exotic: false,

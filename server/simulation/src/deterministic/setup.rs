@@ -341,7 +341,8 @@ fn kind(vcpu: i64) -> InstanceType {
             Requirement::equals(ARCH, "amd64"),
             Requirement::equals(OS, "linux"),
             Requirement::equals(INSTANCE_TYPE, format!("a.{vcpu}")),
-        ]),
+        ])
+        .into(),
         capacity,
         allocatable,
         exotic: false,
@@ -359,6 +360,6 @@ fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering {
         catalogue_price: None,
         available: true,
         reservation: None,
-        labels: Labels::new(),
+        labels: Labels::new().into(),
     }
 }

@@ -40,11 +40,11 @@ fn instance_type() -> InstanceType {
         catalogue_price: None,
         available: true,
         reservation: None,
-        labels: Labels::new(),
+        labels: Labels::new().into(),
     };
     InstanceType {
         name: InstanceTypeName::from("a.2"),
-        labels: labels.into_iter().map(|(key, value)| Requirement::equals(key, value)).collect(),
+        labels: labels.into_iter().map(|(key, value)| Requirement::equals(key, value)).collect::<Requirements>().into(),
         capacity: amounts.clone(),
         allocatable: amounts,
         exotic: false,

@@ -42,7 +42,7 @@ pub fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering
         catalogue_price: None,
         available: true,
         reservation: None,
-        labels: Labels::new(),
+        labels: Labels::new().into(),
     }
 }
 
@@ -60,7 +60,7 @@ pub fn machine(name: &str, cpus: i64, price: i64) -> InstanceType {
     let offerings = zones.iter().flat_map(|zone| kinds.iter().map(|(kind, price)| offering(zone, *kind, *price)));
     InstanceType {
         name: InstanceTypeName::from(name),
-        labels: Requirements::from_labels(&labels(&[(INSTANCE_TYPE, name), (ARCH, "amd64")])),
+        labels: Requirements::from_labels(&labels(&[(INSTANCE_TYPE, name), (ARCH, "amd64")])).into(),
         capacity: sizes.clone(),
         allocatable: sizes,
         exotic: false,

@@ -1,5 +1,7 @@
 //! Node fit of single pods: schedulable nodes, taints, labels, resources, ports, volumes.
 
+use std::sync::Arc;
+
 use model::labels::{ARCH, HOSTNAME, ZONE};
 use model::{HostPort, NodeSelectorTerm, NodeStage, Operator, PodShape, Requirement, Requirements, VolumeAlternatives};
 use verifier::Rule;
@@ -80,7 +82,7 @@ fn an_unknown_label_may_be_required_only_if_it_is_well_known() {
     fixture.input.policy.well_known_labels.push(text("rack"));
     fixture.assert_clean();
     // If the catalogue defines the label for one type, the others are known to lack it.
-    fixture.machine(LARGE).labels.add(Requirement::equals("rack", "r1"));
+    Arc::make_mut(&mut fixture.machine(LARGE).labels).add(Requirement::equals("rack", "r1"));
     fixture.assert_breaks(Rule::NodeAffinity);
 }
 

@@ -26,7 +26,7 @@ fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering {
         catalogue_price: None,
         available: true,
         reservation,
-        labels,
+        labels: labels.into(),
     }
 }
 
@@ -34,7 +34,7 @@ fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering {
 fn catalogue() -> Catalogue {
     let machine = |name: &str, offerings| InstanceType {
         name: name.into(),
-        labels: requirements([Requirement::equals(TYPE, name), Requirement::equals("example.com/disk", "fast")]),
+        labels: requirements([Requirement::equals(TYPE, name), Requirement::equals("example.com/disk", "fast")]).into(),
         capacity: Resources::from_iter([("cpu", 4000), ("memory", 1000)]),
         allocatable: Resources::from_iter([("cpu", 3900), ("memory", 900)]),
         exotic: false,

@@ -71,7 +71,7 @@ fn only_offering() -> SharedCatalogue {
     let offerings = &mut catalogue.types[0].offerings;
     offerings.retain(|offering| offering.capacity_type == CapacityType::Spot);
     offerings.truncate(1);
-    offerings[0].labels.insert(model::labels::ZONE_ID.into(), "use1-az1".into());
+    Arc::make_mut(&mut offerings[0].labels).insert(model::labels::ZONE_ID.into(), "use1-az1".into());
     SharedCatalogue::new(catalogue)
 }
 
