@@ -24,6 +24,7 @@ mod quote_metrics;
 mod quotes;
 mod refresh;
 pub(crate) mod request_limits;
+mod request_threads;
 mod service;
 pub(crate) mod threads;
 mod what_if;

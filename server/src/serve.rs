@@ -623,7 +623,7 @@ async fn serve_grpc(
         .layer(AuthLayer(authorizer))
         .layer(FieldMaskLayer::new(DESCRIPTOR_SET)?)
         .add_service(sessions.service())
-        .add_service(CapacityServiceServer::new(capacity))
+        .add_service(capacity.service())
         .add_service(FleetServiceServer::new(fleet))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)

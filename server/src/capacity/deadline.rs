@@ -11,10 +11,15 @@ const DEFAULT: Duration = Duration::from_secs(10);
 /// Longest deadline that a request may state.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The deadline of a request that came now: its `grpc-timeout`, at most a minute, or ten seconds.
+/// When the headers of a request came, as an extension of it: its body may take a while to come and to be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReceivedAt(pub(super) Instant);
+
+/// The deadline of a request: its `grpc-timeout`, at most a minute, or ten seconds after it came.
 pub(crate) fn of<T>(request: &Request<T>) -> Instant {
     let stated = request.metadata().get("grpc-timeout").and_then(|value| parse(value.to_str().ok()?));
-    Instant::now() + stated.unwrap_or(DEFAULT).min(LONGEST)
+    let received = request.extensions().get().map_or_else(Instant::now, |ReceivedAt(at)| *at);
+    received + stated.unwrap_or(DEFAULT).min(LONGEST)
 }
 
 /// The time of a `grpc-timeout`: at most eight digits, and a unit.
@@ -70,5 +75,9 @@ mod tests {
             (of(&request) - Instant::now()).as_secs()
         };
         assert_eq!((left(None), left(Some("3S")), left(Some("2H")), left(Some("x"))), (10, 3, 60, 10));
+        let mut request = Request::new(());
+        request.extensions_mut().insert(ReceivedAt(Instant::now()));
+        tokio::time::advance(Duration::from_secs(4)).await;
+        assert_eq!((of(&request) - Instant::now()).as_secs(), 6, "its body took four seconds");
     }
 }

@@ -1,7 +1,7 @@
 //! The methods of the API: each reads its request, and has it answered.
 
 use fleetwright_proto::v1;
-use fleetwright_rpc::v1::capacity_service_server::CapacityService;
+use fleetwright_rpc::v1::capacity_service_server::{CapacityService, CapacityServiceServer};
 use model::ClusterName;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -13,6 +13,7 @@ use super::holds::{self, Caller};
 use super::pod_sets;
 use super::quote_metrics::QUOTES;
 use super::request_limits::RequestLimits;
+use super::request_threads::OnRequestThreads;
 use super::threads::CapacityThreads;
 use crate::fleet::{Access, FleetApi, resource_names as names};
 use auth::Client;
@@ -31,6 +32,12 @@ impl CapacityApi {
     /// The API beside that of the fleet. Its quotes and plans are made on `threads`.
     pub(crate) fn new(fleet: FleetApi, threads: CapacityThreads) -> Self {
         Self { fleet, threads, limits: RequestLimits::default(), shares: ClientShares::default() }
+    }
+
+    /// The gRPC service.
+    pub(crate) fn service(self) -> OnRequestThreads<CapacityServiceServer<Self>> {
+        let threads = self.threads.requests.clone();
+        OnRequestThreads::new(CapacityServiceServer::new(self), threads)
     }
 }
 

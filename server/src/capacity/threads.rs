@@ -21,6 +21,7 @@ use tracing::error;
 use super::errors::{Reason, retry_after};
 use super::estimates::Estimates;
 use super::known_facts::KnownFacts;
+use super::request_threads::RequestThreads;
 use super::what_if::{WhatIfPlan, WhatIfResult};
 use super::worker::{AskedCluster, Job, Prepared, Worker};
 use crate::control_loop::lower_priority;
@@ -60,6 +61,7 @@ pub(crate) struct CapacityThreads {
     long_queues: Arc<[mpsc::Sender<LongJob>]>,
     known: Arc<KnownFacts>,
     places: Arc<Semaphore>,
+    pub(super) requests: RequestThreads,
 }
 
 impl CapacityThreads {
@@ -86,8 +88,8 @@ impl CapacityThreads {
             queues.push(queue);
             long_queues.push(long_queue);
         }
-        let places = Arc::new(Semaphore::new(CONCURRENT));
-        Ok(Self { queues: queues.into(), long_queues: long_queues.into(), known, places })
+        let (places, requests) = (Arc::new(Semaphore::new(CONCURRENT)), RequestThreads::start()?);
+        Ok(Self { queues: queues.into(), long_queues: long_queues.into(), known, places, requests })
     }
 
     /// The place of a request until it is dropped.

@@ -14,7 +14,6 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use field_mask::FieldMaskLayer;
 use fleetwright_proto::DESCRIPTOR_SET;
-use fleetwright_rpc::v1::capacity_service_server::CapacityServiceServer;
 use fleetwright_rpc::v1::fleet_service_server::FleetServiceServer;
 use tonic::Status;
 use tonic::service::Routes;
@@ -32,7 +31,7 @@ use crate::capacity::errors;
 /// The descriptors have no valid routes, which is an error of this program.
 pub(super) fn router(capacity: CapacityApi, authorizer: Arc<Authorizer>) -> anyhow::Result<(Router, Transcoder)> {
     let fleet = FleetServiceServer::new(capacity.fleet.clone());
-    let services = Routes::new(fleet).add_service(CapacityServiceServer::new(capacity)).prepare();
+    let services = Routes::new(fleet).add_service(capacity.service()).prepare();
     let masks = FieldMaskLayer::new(DESCRIPTOR_SET).context("the API has no valid descriptors")?;
     let layers = ServiceBuilder::new().layer(ErrorInfoLayer).layer(AuthLayer(authorizer)).layer(masks);
     let service = layers.service(services);

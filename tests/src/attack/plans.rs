@@ -224,7 +224,9 @@ async fn attack(server: &RunningProcess, grpc: &str, http: &str, mut cluster: Ag
     let end = Instant::now() + Duration::from_secs(settings.seconds);
     let clients: Vec<_> =
         (0..settings.clients).map(|client| tokio::spawn(ask_until(grpc.to_owned(), settings, client, end))).collect();
-    let reader = tokio::spawn(read_until(grpc.to_owned(), end));
+    // On a thread of its own, so that it does not wait for the clients of this process.
+    let (address, reader) = (grpc.to_owned(), tokio::runtime::Builder::new_current_thread().enable_all().build());
+    let reader = std::thread::spawn(move || reader.expect("a runtime").block_on(read_until(address, end)));
     let memory = tokio::spawn(peak_until(server.id(), end));
     let mut later = Vec::new();
     while Instant::now() < end {
@@ -235,7 +237,7 @@ async fn attack(server: &RunningProcess, grpc: &str, http: &str, mut cluster: Ag
     for client in clients {
         answers.add(client.await.expect("a client"));
     }
-    let busy = reader.await.expect("the other client");
+    let busy = reader.join().expect("the other client");
     let late_work = late_work(server, grpc, settings).await;
     let (peak, health) = (memory.await.expect("samples"), probe.end());
     assert!(peak > 0, "the server has ended");
@@ -246,11 +248,12 @@ async fn attack(server: &RunningProcess, grpc: &str, http: &str, mut cluster: Ag
 async fn ask_until(grpc: String, settings: Settings, client: usize, end: Instant) -> Answers {
     let mut answers = Answers::default();
     let (channel, token) = (connect(&grpc).await, planner(client));
+    let [accepted, too_large] = [ACCEPTED_POOLS, settings.node_pools].map(|pools| request(settings, pools));
     let mut number = client;
     while Instant::now() < end {
         number += 1;
         let (is_too_large, is_impatient) = (number.is_multiple_of(4), number.is_multiple_of(3));
-        let message = request(settings, if is_too_large { settings.node_pools } else { ACCEPTED_POOLS });
+        let message = if is_too_large { &too_large } else { &accepted }.clone();
         let begun = Instant::now();
         let asked = plan(channel.clone(), &token, message);
         match tokio::time::timeout(if is_impatient { IMPATIENCE } else { TIMEOUT }, asked).await {
