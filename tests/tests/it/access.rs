@@ -2,13 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use e2e::{Program, TempDir, authority};
 use fleetwright_proto::DESCRIPTOR_SET;
 use prost::Message;
 use prost_types::FileDescriptorSet;
 
+use crate::replicas::figure;
 use crate::{PROGRAM, TIMEOUT};
 
 /// Scopes, the least first, and the SHA-256 of a token of that name. A scope grants what those before it grant.
@@ -159,9 +160,13 @@ fn a_client_with_slow_bodies_and_silent_watches_takes_no_place_of_those_who_oper
     let watch = format!("GET /v1/clusters:watch?resumeToken={token} HTTP/1.1\r\n\r\n");
     for (scope, request) in [("plan", slow), ("read", &*watch)] {
         let hanging: Vec<TcpStream> = (0..120).map(|_| hang(&address, scope, request)).collect();
+        let mut longest = Duration::ZERO;
         for _ in 0..3 {
+            let asked = Instant::now();
             assert_eq!(freeze(&address, "operate"), "HTTP/1.1 200 OK", "beside 120 connections of {scope}");
+            longest = longest.max(asked.elapsed());
         }
+        figure(&format!("a freeze took {longest:.2?} at most beside 120 connections of {scope}"));
         drop(hanging);
     }
     assert_eq!(server.stop(TIMEOUT), 0);

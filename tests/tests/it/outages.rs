@@ -143,19 +143,14 @@ fn a_cloud_that_is_killed_is_the_first_problem_and_one_line_of_the_log() {
     drop((agent, cloud));
 }
 
-#[test]
-fn a_database_that_refuses_writes_is_the_first_problem_and_the_server_is_not_ready() {
-    let test = "a_database_that_refuses_writes_is_the_first_problem_and_the_server_is_not_ready";
+/// A database that answers and takes no writes between `begin` and `end`, for a reason with these words.
+fn refused_writes(test: &str, begin: impl Fn(&Postgres), end: impl Fn(&Postgres), why: &str) {
     let Some(postgres) = Postgres::start(test) else { return };
     let (cloud, url) = start_cloud("127.0.0.1:0", &[]);
     let server = Server::start(Some(&postgres.url()), &url);
     let agent = server.agent();
     wait_for("the cluster", || json(&server.http, "/v1/clusters/shop")["connected"] == true);
-    let set = |value: &str| {
-        let _done = postgres.query(&format!("ALTER SYSTEM SET default_transaction_read_only = {value}"));
-        assert_eq!(postgres.query("SELECT pg_reload_conf()"), "t");
-    };
-    set("on");
+    begin(&postgres);
     server.wait_for_outage(
         "StoreUnavailable",
         "has not answered, or taken writes, since",
@@ -163,10 +158,35 @@ fn a_database_that_refuses_writes_is_the_first_problem_and_the_server_is_not_rea
         "503",
     );
     let reason = server.first_problem()["reason"].as_str().unwrap_or_default().to_owned();
-    assert!(reason.contains("read-only transaction"), "{reason}");
-    set("off");
+    assert!(reason.contains(why), "{reason}");
+    end(&postgres);
     server.wait_for_end("StoreUnavailable", "fleetwright_store_up 1");
     drop((agent, cloud));
+}
+
+#[test]
+fn a_database_that_refuses_writes_is_the_first_problem_and_the_server_is_not_ready() {
+    let test = "a_database_that_refuses_writes_is_the_first_problem_and_the_server_is_not_ready";
+    let set = |postgres: &Postgres, value: &str| {
+        let _done = postgres.query(&format!("ALTER SYSTEM SET default_transaction_read_only = {value}"));
+        assert_eq!(postgres.query("SELECT pg_reload_conf()"), "t");
+    };
+    refused_writes(test, |postgres| set(postgres, "on"), |postgres| set(postgres, "off"), "read-only transaction");
+}
+
+/// Every statement that would write fails as PostgreSQL has it fail without space on the device.
+const FILL: &str = "CREATE FUNCTION disk_full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'could not extend file: No \
+                    space left on device' USING ERRCODE = 'disk_full'; END $$; DO $$ DECLARE one text; BEGIN FOR one IN \
+                    SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', \
+                    'information_schema') LOOP EXECUTE 'CREATE TRIGGER disk_full BEFORE INSERT OR UPDATE ON ' || one || \
+                    ' EXECUTE FUNCTION disk_full()'; END LOOP; END $$";
+
+#[test]
+fn a_database_that_is_full_is_the_first_problem_and_the_server_is_not_ready() {
+    let test = "a_database_that_is_full_is_the_first_problem_and_the_server_is_not_ready";
+    let run = |postgres: &Postgres, statements: &str| drop(postgres.query(statements));
+    let clear = "DROP FUNCTION disk_full CASCADE";
+    refused_writes(test, |postgres| run(postgres, FILL), |postgres| run(postgres, clear), "No space left on device");
 }
 
 #[test]

@@ -29,7 +29,7 @@ const FOR_EVER: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_secs(6);
 
 /// Prints a figure; no assertion depends on it.
-fn figure(text: &str) {
+pub(crate) fn figure(text: &str) {
     let _ = writeln!(std::io::stderr(), "figure: {text}");
 }
 
