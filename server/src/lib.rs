@@ -8,6 +8,7 @@
 
 pub mod agent_service;
 pub mod api_budget;
+mod background_runtime;
 mod browser_sessions;
 mod caller;
 mod capacity;

@@ -33,13 +33,13 @@ use planner::{CompileCache, FailedChecks};
 use prost::Message;
 use prost_types::FileDescriptorSet;
 use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::agent_service::{Delivery, Routes, Sessions};
+use crate::background_runtime::BackgroundRuntime;
 use crate::browser_sessions;
 use crate::capacity::CapacityApi;
 use crate::capacity::error_info::ErrorInfoLayer;
@@ -165,7 +165,7 @@ pub struct Server {
     stop: CancellationToken,
     tasks: JoinSet<anyhow::Result<()>>,
     /// Pages and health checks run on threads of their own, so that no cluster's work delays them.
-    _pages: PageThreads,
+    _pages: BackgroundRuntime,
     own: Option<LocalPostgres>,
 }
 
@@ -538,11 +538,12 @@ impl Server {
         tasks.spawn(replicas::run(Arc::clone(&fleet.store), registered, Arc::clone(&replicas), stop.clone()));
         tasks.spawn(Arc::clone(&authorizer).watch_files(stop.clone()));
         tasks.spawn(serve_grpc(incoming, sessions.clone(), capacity.clone(), Arc::clone(&authorizer), stop.clone()));
-        let pages = PageThreads::start()?;
+        let pages = BackgroundRuntime::start("pages", PAGE_THREADS, None).context("no threads for HTTP")?;
         let page_data = Pages { api: capacity, fleet: fleet_state, latencies, heartbeats, replicas };
         let listener = (http_listener.into_std()?, http_limits);
         let pages_served = serve_http(listener, components.certificates, page_data, authorizer, stop.clone());
-        tasks.spawn(pages.spawn(pages_served));
+        let pages_served = pages.spawn(pages_served);
+        tasks.spawn(async move { pages_served.await.context("the HTTP server failed")? });
         Ok(Self { grpc, http, is_encrypted, sessions, deciding, stop, tasks, _pages: pages, own: components.own })
     }
 
@@ -642,35 +643,6 @@ fn error_details() -> anyhow::Result<FileDescriptorSet> {
         name.insert_str(0, "google/rpc/");
     }
     Ok(set)
-}
-
-/// Threads for HTTP.
-struct PageThreads(Option<Runtime>);
-
-impl PageThreads {
-    fn start() -> anyhow::Result<Self> {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.worker_threads(PAGE_THREADS).thread_name("pages").enable_all();
-        Ok(Self(Some(builder.build().context("no threads for HTTP")?)))
-    }
-
-    /// Runs `serving` on these threads. The result completes with it, and is awaited on any thread.
-    fn spawn<F>(&self, serving: F) -> impl Future<Output = anyhow::Result<()>> + Send + use<F>
-    where
-        F: Future<Output = anyhow::Result<()>> + Send + 'static,
-    {
-        let task = self.0.as_ref().map(|runtime| runtime.spawn(serving));
-        async move { task.context("no threads for HTTP")?.await.context("the HTTP server failed")? }
-    }
-}
-
-impl Drop for PageThreads {
-    /// A runtime must not be awaited from a task of another runtime.
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
 }
 
 async fn serve_http(

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::body::Body;
@@ -16,49 +15,23 @@ use tower::Service;
 
 use super::deadline::ReceivedAt;
 use super::errors::{Reason, status};
-use crate::control_loop::lower_priority;
+use crate::background_runtime::BackgroundRuntime;
 
-/// Two requests are read at a time.
-const THREADS: usize = 2;
+/// Requests that are read at one time.
+pub(super) const THREADS: usize = 2;
 
 /// Added to the niceness of the threads: as much as that of the threads that answer quotes.
-const NICENESS: i32 = 5;
-
-/// The threads. They end when the last clone is dropped.
-#[derive(Debug, Clone)]
-pub(super) struct RequestThreads(Arc<Owned>);
-
-/// A runtime that may be dropped by a task of another one.
-#[derive(Debug)]
-struct Owned(Option<Runtime>);
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-impl RequestThreads {
-    /// # Errors
-    /// A thread could not start.
-    pub(super) fn start() -> std::io::Result<Self> {
-        let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(THREADS).thread_name("requests").on_thread_start(|| lower_priority(NICENESS));
-        Ok(Self(Arc::new(Owned(Some(builder.enable_all().build()?)))))
-    }
-}
+pub(super) const NICENESS: i32 = 5;
 
 /// A gRPC service whose requests are read and handled on these threads.
 #[derive(Debug, Clone)]
 pub(crate) struct OnRequestThreads<S> {
     inner: S,
-    threads: RequestThreads,
+    threads: Arc<BackgroundRuntime>,
 }
 
 impl<S> OnRequestThreads<S> {
-    pub(super) fn new(inner: S, threads: RequestThreads) -> Self {
+    pub(super) fn new(inner: S, threads: Arc<BackgroundRuntime>) -> Self {
         Self { inner, threads }
     }
 }
@@ -83,9 +56,8 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         request.extensions_mut().insert(ReceivedAt(Instant::now()));
         let answer = self.inner.call(request);
-        let Some(runtime) = &self.threads.0.0 else { return Box::pin(answer) };
         // A request whose client is gone ends with its connection's task.
-        let task = AbortOnDropHandle::new(runtime.spawn(answer));
+        let task = AbortOnDropHandle::new(self.threads.spawn(answer));
         Box::pin(async move {
             task.await.unwrap_or_else(|_| {
                 Ok(status(Reason::Internal, "a request could not be handled; see the server's log").into_http())

@@ -1,5 +1,7 @@
 //! The methods of the API: each reads its request, and has it answered.
 
+use std::sync::Arc;
+
 use fleetwright_proto::v1;
 use fleetwright_rpc::v1::capacity_service_server::{CapacityService, CapacityServiceServer};
 use model::ClusterName;
@@ -36,7 +38,7 @@ impl CapacityApi {
 
     /// The gRPC service.
     pub(crate) fn service(self) -> OnRequestThreads<CapacityServiceServer<Self>> {
-        let threads = self.threads.requests.clone();
+        let threads = Arc::clone(&self.threads.requests);
         OnRequestThreads::new(CapacityServiceServer::new(self), threads)
     }
 }

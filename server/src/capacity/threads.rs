@@ -21,9 +21,10 @@ use tracing::error;
 use super::errors::{Reason, retry_after};
 use super::estimates::Estimates;
 use super::known_facts::KnownFacts;
-use super::request_threads::RequestThreads;
+use super::request_threads;
 use super::what_if::{WhatIfPlan, WhatIfResult};
 use super::worker::{AskedCluster, Job, Prepared, Worker};
+use crate::background_runtime::BackgroundRuntime;
 use crate::control_loop::lower_priority;
 
 /// Most threads; more than that would take memory for little.
@@ -61,7 +62,7 @@ pub(crate) struct CapacityThreads {
     long_queues: Arc<[mpsc::Sender<LongJob>]>,
     known: Arc<KnownFacts>,
     places: Arc<Semaphore>,
-    pub(super) requests: RequestThreads,
+    pub(super) requests: Arc<BackgroundRuntime>,
 }
 
 impl CapacityThreads {
@@ -88,7 +89,9 @@ impl CapacityThreads {
             queues.push(queue);
             long_queues.push(long_queue);
         }
-        let (places, requests) = (Arc::new(Semaphore::new(CONCURRENT)), RequestThreads::start()?);
+        let requests =
+            Arc::new(BackgroundRuntime::start("requests", request_threads::THREADS, Some(request_threads::NICENESS))?);
+        let places = Arc::new(Semaphore::new(CONCURRENT));
         Ok(Self { queues: queues.into(), long_queues: long_queues.into(), known, places, requests })
     }
 

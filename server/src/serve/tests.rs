@@ -15,8 +15,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Pages of an empty server, and its runtime with one thread.
 struct TestBed {
     address: SocketAddr,
-    threads: Runtime,
-    _pages: PageThreads,
+    threads: tokio::runtime::Runtime,
+    _pages: BackgroundRuntime,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -25,7 +25,7 @@ impl TestBed {
     fn new(apart: bool) -> Self {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let threads = builder.worker_threads(1).enable_all().build().unwrap();
-        let pages = PageThreads::start().unwrap();
+        let pages = BackgroundRuntime::start("pages", PAGE_THREADS, None).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -44,8 +44,7 @@ impl TestBed {
         let [_, limits] = ConnectionLimits::of_this_process();
         let stop = CancellationToken::new();
         let serving = serve_http((listener, limits), None, page_data, Arc::new(Authorizer::allow_all()), stop.clone());
-        let runtime = if apart { pages.0.as_ref().unwrap() } else { &threads };
-        runtime.spawn(serving);
+        let _task = if apart { pages.spawn(serving) } else { threads.spawn(serving) };
         Self { address, threads, _pages: pages, _stop: stop.drop_guard() }
     }
 

@@ -139,7 +139,7 @@ pub fn run(program: &str, first: &[&str], settings: Settings) -> Outcome {
     // The clients would be on other machines: they give way to the server.
     let give_way = || rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19).expect("a priority");
     let mut clients = tokio::runtime::Builder::new_multi_thread();
-    let runtime = clients.enable_all().on_thread_start(move || drop(give_way())).build().expect("a runtime");
+    let runtime = clients.enable_all().on_thread_start(give_way).build().expect("a runtime");
     runtime.block_on(async {
         let cluster = Agent::join_with_token(&grpc, CLUSTER, Some(&agent_token), definitions()).await;
         attack(&server, &grpc, &http, cluster, settings).await
