@@ -541,9 +541,9 @@ impl Server {
         let pages = BackgroundRuntime::start("pages", PAGE_THREADS, None).context("no threads for HTTP")?;
         let page_data = Pages { api: capacity, fleet: fleet_state, latencies, heartbeats, replicas };
         let listener = (http_listener.into_std()?, http_limits);
-        let pages_served = serve_http(listener, components.certificates, page_data, authorizer, stop.clone());
-        let pages_served = pages.spawn(pages_served);
-        tasks.spawn(async move { pages_served.await.context("the HTTP server failed")? });
+        let served = serve_http(listener, components.certificates, page_data, authorizer, stop.clone());
+        let served = pages.spawn(served);
+        tasks.spawn(async move { served.await.context("the HTTP server failed")? });
         Ok(Self { grpc, http, is_encrypted, sessions, deciding, stop, tasks, _pages: pages, own: components.own })
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::plan::PlannedNode;
+use model::removal::OptInPool;
 use model::resources::CPU;
 use model::{CapacityType, NodePool, NodeStage, PodShape, Text, Zone};
 use verifier::kernel::allows_zone;
@@ -92,19 +93,10 @@ impl PoolCounts {
     }
 }
 
-fn has_rules(pool: &NodePool) -> bool {
-    let rules = &pool.rules;
-    pool.replicas.is_none()
-        && (rules.zone_balance
-            || rules.spot_max_percent.is_some()
-            || rules.on_demand_min_nodes.is_some()
-            || rules.min_nodes.is_some())
-}
-
 impl OptInCounts {
     pub(crate) fn of(working: &WorkingCluster<'_>) -> Self {
         let input = &working.input;
-        let of_pool = |pool: &NodePool| has_rules(pool).then(PoolCounts::default);
+        let of_pool = |pool: &NodePool| OptInPool::of(pool).map(|_| PoolCounts::default());
         let mut counts = Self { pools: input.pools.iter().map(of_pool).collect() };
         if counts.pools.iter().all(Option::is_none) {
             return counts;

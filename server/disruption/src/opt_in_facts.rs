@@ -9,7 +9,7 @@ use model::removal::{OptInNode, OptInPool};
 use model::resources::CPU;
 use model::running::{RunningCluster, RunningNode};
 use model::{CapacityType, Node, NodePool, NodeStage, Pod, Text, Zone};
-use verifier::kernel::allows_zone;
+use verifier::kernel::is_bound_to_zones;
 
 /// The NodePools of `input` with annotations that removals keep, when the nodes `removed` go and `plan` launches.
 pub(crate) fn opt_in_pools(
@@ -17,8 +17,8 @@ pub(crate) fn opt_in_pools(
     removed: &BTreeSet<u32>,
     plan: &Plan,
 ) -> Vec<OptInPool> {
-    let pools = (0_u32..).zip(&input.pools).filter(|(_, pool)| pool.replicas.is_none());
-    let with_rules = pools.map(|(at, pool)| (at, annotations(pool))).filter(|(_, pool)| has_rules(pool));
+    let pools = (0_u32..).zip(&input.pools);
+    let with_rules = pools.filter_map(|(at, pool)| Some((at, OptInPool::of(pool)?)));
     let filled = with_rules.map(|(at, mut facts)| {
         let pool = &input.pools[at as usize];
         let zones = pool.launch_zones();
@@ -41,32 +41,13 @@ pub(crate) fn opt_in_pools(
     filled.collect()
 }
 
-fn annotations(pool: &NodePool) -> OptInPool {
-    let rules = &pool.rules;
-    OptInPool {
-        name: pool.name.clone(),
-        on_demand_min_nodes: rules.on_demand_min_nodes,
-        spot_max_percent: rules.spot_max_percent,
-        min_nodes: rules.min_nodes.filter(|_| pool.limits.is_empty()),
-        zone_balance: rules.zone_balance,
-        ..OptInPool::default()
-    }
-}
-
-fn has_rules(pool: &OptInPool) -> bool {
-    pool.zone_balance
-        || pool.on_demand_min_nodes.is_some()
-        || pool.spot_max_percent.is_some()
-        || pool.min_nodes.is_some()
-}
-
 fn of_node(input: &PlanningInput, node: &Node, running: &RunningNode, zones: &BTreeSet<&Zone>) -> OptInNode {
     let label = |key| node.labels.get(key).cloned().unwrap_or_default();
     let shape = |pod: &Pod| &input.shapes[pod.shape as usize];
     let pods = || running.pods.iter().filter_map(|pod| pod.pod.as_ref());
     let is_bound = |pod: &Pod| {
         let volumes = pod.volumes.map(|set| &input.volume_sets[set as usize]);
-        shape(pod).has_rules_over_zones() || !zones.iter().all(|zone| allows_zone(shape(pod), volumes, zone))
+        is_bound_to_zones(shape(pod), volumes, zones)
     };
     OptInNode {
         capacity_type: label(CAPACITY_TYPE),

@@ -1,6 +1,6 @@
 use super::*;
 use model::node_class::{ImageEntry, ReservationEntry, ReservationStatus, SecurityGroupEntry, SubnetEntry};
-use model::{Catalogue, InstanceDetails, InstanceTypeName, MicroUsd, Operator, Requirements, Resources, Zone};
+use model::{Catalogue, InstanceDetails, InstanceTypeName, MicroUsd, Operator, Requirements, Zone};
 
 const HOUR: i64 = 3_600_000;
 
@@ -30,15 +30,7 @@ fn offering(zone: &str, capacity_type: CapacityType, own: &[(&str, &str)]) -> Of
 }
 
 fn catalogue(name: &str, offerings: Vec<Offering>) -> Catalogue {
-    let kind = InstanceType {
-        name: InstanceTypeName::from(name),
-        labels: Requirements::new().into(),
-        capacity: Resources::new(),
-        allocatable: Resources::new(),
-        exotic: false,
-        burstable: None,
-        offerings,
-    };
+    let kind = InstanceType { name: InstanceTypeName::from(name), offerings, ..InstanceType::default() };
     Catalogue { types: vec![kind], offering_keys: Vec::new() }
 }
 

@@ -7,8 +7,8 @@ use model::input::PlanningInput;
 use model::labels::{HOSTNAME, INSTANCE_TYPE, ZONE};
 use model::{
     BoundPod, Burstable, CapacityType, Catalogue, DaemonSet, InstanceType, InstanceTypeName, LabelSelector, Labels,
-    MicroUsd, Node, NodeName, NodePool, NodeStage, Offering, OptInRules, Pod, PodAffinityTerm, PodShape, PoolName,
-    Requirement, Requirements, Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Text, Weighted, Zone,
+    MicroUsd, Node, NodeName, NodePool, NodeStage, Offering, Pod, PodAffinityTerm, PodShape, PoolName, Requirement,
+    Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Text, Weighted, Zone,
 };
 
 use crate::{Launches, provision};
@@ -28,12 +28,10 @@ fn machine(vcpu: i64, price: i64) -> InstanceType {
     };
     InstanceType {
         name: InstanceTypeName::from(format!("t.{vcpu}")),
-        labels: Requirements::new().into(),
         capacity: amounts.clone(),
         allocatable: amounts,
-        exotic: false,
-        burstable: None,
         offerings: vec![offering("a"), offering("b")],
+        ..InstanceType::default()
     }
 }
 
@@ -42,16 +40,8 @@ fn pool(name: &str, weight: i32, types: Vec<InstanceType>) -> NodePool {
         name: PoolName::from(name),
         node_class: Text::from("default"),
         weight,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        limits: Resources::new(),
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
         catalogue: Arc::new(Catalogue { types, offering_keys: Vec::new() }),
-        rules: OptInRules::default(),
+        ..NodePool::default()
     }
 }
 
@@ -66,12 +56,8 @@ fn input(pools: Vec<NodePool>, shapes: Vec<PodShape>) -> PlanningInput {
         namespace: "default".into(),
         name: format!("p-{shape:03}").into(),
         shape,
-        labels: 0,
-        volumes: None,
-        created: None,
         workload: "Pod/p".into(),
-        moved_from: None,
-        invalid: None,
+        ..Pod::default()
     };
     let count = u32::try_from(shapes.len()).expect("few shapes");
     let mut input = PlanningInput {

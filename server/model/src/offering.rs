@@ -107,7 +107,7 @@ impl Burstable {
 }
 
 /// An instance type as configured by one NodeClass.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InstanceType {
     /// `node.kubernetes.io/instance-type`.
     pub name: InstanceTypeName,

@@ -161,7 +161,7 @@ pub struct VolumeAlternatives {
 
 /// A pod to place. Shape, labels and volumes are indices into
 /// [`PlanningInput`](crate::input::PlanningInput).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Pod {
     /// `metadata.namespace`.
     pub namespace: Text,

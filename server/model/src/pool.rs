@@ -16,7 +16,7 @@ pub enum NotReady {
 }
 
 /// A NodePool with its class and catalogue, as planning uses it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodePool {
     /// `metadata.name`.
     pub name: PoolName,

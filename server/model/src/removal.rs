@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::disruption_policy::{Budget, BudgetLimit, BudgetWindow, DisruptionReason};
-use super::{ClaimName, Millis, NodeName, NodeStage, PodKey, PoolName, Text, Timestamp};
+use super::{ClaimName, Millis, NodeName, NodePool, NodeStage, PodKey, PoolName, Text, Timestamp};
 
 /// Why a node is removed, in the order of precedence when several reasons apply to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,6 +145,27 @@ pub struct OptInPool {
     pub launched: Vec<OptInNode>,
     /// Its removed nodes, by NodeClaim.
     pub removed: BTreeMap<ClaimName, OptInNode>,
+}
+
+impl OptInPool {
+    /// The annotations of `pool`, without its nodes; `None` if it has none that removals keep. Static NodePools have none.
+    #[must_use]
+    pub fn of(pool: &NodePool) -> Option<Self> {
+        let rules = &pool.rules;
+        let min_nodes = rules.min_nodes.filter(|_| pool.limits.is_empty());
+        let has_rules = rules.zone_balance
+            || rules.on_demand_min_nodes.is_some()
+            || rules.spot_max_percent.is_some()
+            || min_nodes.is_some();
+        (has_rules && pool.replicas.is_none()).then(|| Self {
+            name: pool.name.clone(),
+            on_demand_min_nodes: rules.on_demand_min_nodes,
+            spot_max_percent: rules.spot_max_percent,
+            min_nodes,
+            zone_balance: rules.zone_balance,
+            ..Self::default()
+        })
+    }
 }
 
 /// A node as annotations of its NodePool count it.

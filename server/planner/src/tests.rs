@@ -1,10 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use model::{
-    Catalogue, Labels, NodePool, NodeSelectorTerm, OptInRules, Pod, PodShape, PoolName, Requirement, Requirements,
-    Weighted,
-};
+use model::{Labels, NodePool, NodeSelectorTerm, Pod, PodShape, PoolName, Requirement, Weighted};
 
 /// Two pods that prefer a fast disk, and a NodePool.
 fn two_pods() -> PlanningInput {
@@ -13,29 +10,10 @@ fn two_pods() -> PlanningInput {
     let pod = |name: &str| Pod {
         namespace: Text::from("default"),
         name: Text::from(name),
-        shape: 0,
-        labels: 0,
-        volumes: None,
-        created: None,
         workload: Text::from("Deployment/web"),
-        moved_from: None,
-        invalid: None,
+        ..Pod::default()
     };
-    let pool = NodePool {
-        name: PoolName::from("general"),
-        node_class: Text::from("default"),
-        weight: 0,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        limits: Resources::new(),
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
-        catalogue: Arc::new(Catalogue::default()),
-        rules: OptInRules::default(),
-    };
+    let pool = NodePool { name: PoolName::from("general"), node_class: Text::from("default"), ..NodePool::default() };
     PlanningInput {
         shapes: vec![shape],
         label_sets: vec![Labels::new()],

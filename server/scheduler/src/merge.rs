@@ -256,13 +256,8 @@ mod tests {
         let pod = |at: u32| Pod {
             namespace: "default".into(),
             name: Text::from(format!("pod-{at:03}")),
-            shape: 0,
-            labels: 0,
-            volumes: None,
-            created: None,
             workload: Text::from("Deployment/web"),
-            moved_from: None,
-            invalid: None,
+            ..Pod::default()
         };
         let requests = Resources::from_iter([("cpu", 2_000), ("pods", 1)]);
         PlanningInput {

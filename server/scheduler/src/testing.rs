@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use model::{
-    CapacityType, Catalogue, InstanceType, InstanceTypeName, Labels, MicroUsd, NodePool, Offering, OptInRules,
-    PoolName, Requirements, Resources, Text, Zone,
+    CapacityType, Catalogue, InstanceType, InstanceTypeName, Labels, MicroUsd, NodePool, Offering, PoolName, Resources,
+    Text, Zone,
 };
 
 /// A pool with the types `t.2` and `t.4`.
@@ -12,17 +12,8 @@ pub(crate) fn pool() -> NodePool {
     NodePool {
         name: PoolName::from("p"),
         node_class: Text::from("default"),
-        weight: 0,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        limits: Resources::new(),
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
         catalogue: Arc::new(Catalogue { types: vec![instance_type(2), instance_type(4)], offering_keys: Vec::new() }),
-        rules: OptInRules::default(),
+        ..NodePool::default()
     }
 }
 
@@ -40,11 +31,9 @@ fn instance_type(vcpu: i64) -> InstanceType {
     };
     InstanceType {
         name: InstanceTypeName::from(format!("t.{vcpu}")),
-        labels: Requirements::new().into(),
         capacity: amounts.clone(),
         allocatable: amounts,
-        exotic: false,
-        burstable: None,
         offerings: vec![offering],
+        ..InstanceType::default()
     }
 }

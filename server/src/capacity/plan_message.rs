@@ -115,37 +115,19 @@ mod tests {
     use model::input::PlanningInput;
     use model::plan::{Plan, PlanReport, Reason, ReasonCode};
     use model::{
-        CapacityType, Catalogue, Effect, InstanceType, Labels, MicroUsd, Node, NodePool, NodeStage, OptInRules, Pod,
-        Requirements, Zone,
+        CapacityType, Catalogue, Effect, InstanceType, Labels, MicroUsd, Node, NodePool, NodeStage, Pod, Zone,
     };
 
     use super::*;
 
     /// A NodePool that launches these instance types.
     fn pool(name: &str, types: &[&str]) -> NodePool {
-        let machine = |name: &&str| InstanceType {
-            name: (*name).into(),
-            labels: Requirements::new().into(),
-            capacity: Resources::new(),
-            allocatable: Resources::new(),
-            exotic: false,
-            burstable: None,
-            offerings: Vec::new(),
-        };
+        let machine = |name: &&str| InstanceType { name: (*name).into(), ..InstanceType::default() };
         NodePool {
             name: name.into(),
             node_class: format!("class-of-{name}").into(),
-            weight: 0,
-            labels: Labels::new(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            requirements: Requirements::new(),
-            limits: Resources::new(),
-            replicas: None,
-            not_ready: None,
-            unhealthy: false,
             catalogue: Arc::new(Catalogue { types: types.iter().map(machine).collect(), offering_keys: Vec::new() }),
-            rules: OptInRules::default(),
+            ..NodePool::default()
         }
     }
 
@@ -154,13 +136,8 @@ mod tests {
         let pod = |number: usize| Pod {
             namespace: "shop".into(),
             name: format!("web-{number}").into(),
-            shape: 0,
-            labels: 0,
-            volumes: None,
-            created: None,
             workload: "Deployment/web".into(),
-            moved_from: None,
-            invalid: None,
+            ..Pod::default()
         };
         let node = |name: &str| Node {
             name: name.into(),

@@ -18,10 +18,18 @@ use super::errors::{Reason, status};
 use crate::background_runtime::BackgroundRuntime;
 
 /// Requests that are read at one time.
-pub(super) const THREADS: usize = 2;
+const THREADS: usize = 2;
 
 /// Added to the niceness of the threads: as much as that of the threads that answer quotes.
-pub(super) const NICENESS: i32 = 5;
+const NICENESS: i32 = 5;
+
+/// Starts the threads.
+///
+/// # Errors
+/// A thread could not start.
+pub(super) fn start() -> std::io::Result<BackgroundRuntime> {
+    BackgroundRuntime::start("requests", THREADS, Some(NICENESS))
+}
 
 /// A gRPC service whose requests are read and handled on these threads.
 #[derive(Debug, Clone)]

@@ -89,9 +89,7 @@ impl CapacityThreads {
             queues.push(queue);
             long_queues.push(long_queue);
         }
-        let requests =
-            Arc::new(BackgroundRuntime::start("requests", request_threads::THREADS, Some(request_threads::NICENESS))?);
-        let places = Arc::new(Semaphore::new(CONCURRENT));
+        let (places, requests) = (Arc::new(Semaphore::new(CONCURRENT)), Arc::new(request_threads::start()?));
         Ok(Self { queues: queues.into(), long_queues: long_queues.into(), known, places, requests })
     }
 

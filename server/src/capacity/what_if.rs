@@ -216,13 +216,8 @@ mod tests {
         let pod = |number: u32| Pod {
             namespace: "shop".into(),
             name: format!("web-{number}").into(),
-            shape: 0,
-            labels: 0,
-            volumes: None,
-            created: None,
             workload: "Deployment/web".into(),
-            moved_from: None,
-            invalid: None,
+            ..Pod::default()
         };
         let input = PlanningInput { pods: (0..alike).map(pod).collect(), ..PlanningInput::default() };
         let reason = |pool: usize| Reason {

@@ -473,7 +473,7 @@ pub const KEYS: &[ConfigKey] = &[
         ValueType::Percent,
         "50",
         "90",
-        "Quarantine threshold in percent. A cluster is quarantined when more than this share of its pods, Nodes, NodeClaims, NodePools or running instances disappears between two snapshots or by unannounced removals. The quarantine ends when a second snapshot and an independent source confirm the loss, or when an operator releases it. 0 disables quarantine.",
+        "Quarantine threshold in percent. A cluster is quarantined when more than this share of its pods, Nodes, launched NodeClaims, NodePools or running instances disappears between two snapshots or by unannounced removals. The quarantine ends when a second snapshot and an independent source confirm the loss, or when an operator releases it. 0 disables quarantine.",
     ),
     key(
         "guardrails.quarantine-confirm",

@@ -8,6 +8,7 @@ pub use super::launch::{Launch, Launches, Outcome, belongs_to_offerings, may_be_
 pub use super::limits::Drawn;
 pub use super::node_fit::{
     NodeConflict, NodeConflicts, RequiredNodeAffinity, allows_zone, conflicts_on_node, conflicts_on_outcome,
+    is_bound_to_zones,
 };
 pub use super::opt_in_rules::{exceeds_node_size, names_architecture, remaining_spot_wait};
 pub use super::pool_nodes::{PoolNodes, SpotUsage, active_nodes, largest_amount};

@@ -4,6 +4,8 @@
 //! On a node of the input the labels decide, as kube-scheduler reads them. On a planned node every
 //! outcome of the launch must satisfy the rules.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 
 use super::launch::{Certainty, Launch, Launches, Outcome};
@@ -102,6 +104,12 @@ pub fn allows_zone(shape: &PodShape, volumes: Option<&VolumeAlternatives>, zone:
     let reachable = |all: &Requirements| all.get(ZONE).is_none_or(|requirement| requirement.has(zone));
     allows_label(shape, ZONE, zone)
         && volumes.is_none_or(|volumes| volumes.any_of.is_empty() || volumes.any_of.iter().any(reachable))
+}
+
+/// Whether a rule of a pod, or where its volumes are, may keep it out of one of `zones`.
+#[must_use]
+pub fn is_bound_to_zones(shape: &PodShape, volumes: Option<&VolumeAlternatives>, zones: &BTreeSet<&Zone>) -> bool {
+    shape.has_rules_over_zones() || !zones.iter().all(|zone| allows_zone(shape, volumes, zone))
 }
 
 /// Whether the term selects anything; a term without expressions selects nothing.

@@ -17,25 +17,12 @@ use verifier::{Rule, Violation};
 use crate::night::start_cloud;
 use crate::relists::fake_agent::{FakeAgent, Kind};
 use crate::removals::{Environment, OTHER_UID, UID};
-use crate::{PROGRAM, TIMEOUT};
-
-fn wait_for(what: &str, is_there: impl Fn() -> bool) {
-    let end = Instant::now() + TIMEOUT;
-    while !is_there() {
-        assert!(Instant::now() < end, "waited for {what}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
-}
+use crate::{PROGRAM, TIMEOUT, start_agent, wait_for};
 
 fn start_server(database: &str, cloud: &str, more: &[&str]) -> RunningProcess {
     let listen = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--cloud-address", cloud];
     let program = Program::new(PROGRAM, &[&listen[..], more].concat()).env("DATABASE_URL", database);
     program.env("FLEETWRIGHT_STORE_MEMORY", "false").env("FLEETWRIGHT_LEASE_OWNER", "server-1").start()
-}
-
-fn start_agent(server: &str, cluster: &str) -> RunningProcess {
-    let agent = ["simulated-agent", "--server", server, "--cluster-name", cluster, "--seed", "1", "--log", "off"];
-    Program::new(PROGRAM, &[&agent[..], &["--repeat"]].concat()).start()
 }
 
 /// Waits until `alert` fires that has not fired before its fault.

@@ -41,9 +41,9 @@ mod top;
 mod traces;
 mod trust;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use e2e::{ExitResult, Program};
+use e2e::{ExitResult, Program, RunningProcess};
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fleetwright-e2e");
@@ -54,4 +54,18 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Runs `fleetwright` with these arguments.
 fn fleetwright(arguments: &[&str]) -> ExitResult {
     Program::new(PROGRAM, arguments).run(TIMEOUT)
+}
+
+/// Starts the agent of a simulated cluster that repeats its script.
+fn start_agent(server: &str, cluster: &str) -> RunningProcess {
+    let agent = ["simulated-agent", "--server", server, "--cluster-name", cluster, "--seed", "1", "--log", "off"];
+    Program::new(PROGRAM, &[&agent[..], &["--repeat"]].concat()).start()
+}
+
+fn wait_for(what: &str, is_there: impl Fn() -> bool) {
+    let end = Instant::now() + TIMEOUT;
+    while !is_there() {
+        assert!(Instant::now() < end, "waited for {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

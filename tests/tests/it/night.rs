@@ -11,7 +11,7 @@ use e2e::{Postgres, Program, RunningProcess, authority, urls};
 
 use crate::relists::fake_agent::{FakeAgent, Kind};
 use crate::serve::get;
-use crate::{PROGRAM, TIMEOUT};
+use crate::{PROGRAM, TIMEOUT, start_agent};
 
 /// The log in the repository, relative to the tests.
 const EXAMPLE: &str = "fixtures/night.log";
@@ -100,11 +100,6 @@ pub(crate) fn start_cloud(address: &str, more: &[&str]) -> (RunningProcess, Stri
     (cloud, address)
 }
 
-fn start_agent(server: &str) -> RunningProcess {
-    let arguments = ["simulated-agent", "--server", server, "--cluster-name", "shop", "--seed", "1", "--log", "off"];
-    Program::new(PROGRAM, &[&arguments[..], &["--repeat"]].concat()).start()
-}
-
 fn run(arguments: &[&str], server: &str) {
     let arguments = &[arguments, &["--server", server]].concat();
     let ended = Program::new(PROGRAM, arguments).env("USER", "kim").run(TIMEOUT);
@@ -127,7 +122,7 @@ fn the_log_tells_what_happened_and_what_to_do() {
     };
 
     // No capacity anywhere, and then enough.
-    let agent = start_agent(&grpc);
+    let agent = start_agent(&grpc, "shop");
     told(0..3);
     drop(cloud);
     let (_cloud, _) = start_cloud(cloud_url.trim_start_matches("http://"), &[]);

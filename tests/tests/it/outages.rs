@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::night::start_cloud;
 use crate::serve::{get, json};
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{PROGRAM, TIMEOUT, fleetwright, start_agent, wait_for};
 
 /// Time within which an outage is the first problem everywhere.
 const NOTICED: Duration = Duration::from_secs(60);
@@ -32,12 +32,6 @@ impl Server {
         let process = program.start();
         let [grpc, dashboard] = process.wait_for_urls(TIMEOUT);
         Self { process, grpc, http: authority(&dashboard).to_owned(), log: Vec::new() }
-    }
-
-    fn agent(&self) -> RunningProcess {
-        let agent =
-            ["simulated-agent", "--server", &self.grpc, "--cluster-name", "shop", "--seed", "1", "--log", "off"];
-        Program::new(PROGRAM, &[&agent[..], &["--repeat"]].concat()).start()
     }
 
     /// Log lines with all of `words`.
@@ -104,19 +98,11 @@ impl Server {
     }
 }
 
-fn wait_for(what: &str, is_there: impl Fn() -> bool) {
-    let end = Instant::now() + TIMEOUT;
-    while !is_there() {
-        assert!(Instant::now() < end, "waited for {what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
 #[test]
 fn a_cloud_that_is_killed_is_the_first_problem_and_one_line_of_the_log() {
     let (cloud, url) = start_cloud("127.0.0.1:0", &[]);
     let mut server = Server::start(None, &url);
-    let agent = server.agent();
+    let agent = start_agent(&server.grpc, "shop");
     let up = "fleetwright_cloud_up{account=\"default\",region=\"us-east-1\"} 1";
     wait_for("a cloud that answers", || server.has_metric(up));
     assert_ne!(server.first_problem()["code"], "CloudUnavailable");
@@ -148,7 +134,7 @@ fn refused_writes(test: &str, begin: impl Fn(&Postgres), end: impl Fn(&Postgres)
     let Some(postgres) = Postgres::start(test) else { return };
     let (cloud, url) = start_cloud("127.0.0.1:0", &[]);
     let server = Server::start(Some(&postgres.url()), &url);
-    let agent = server.agent();
+    let agent = start_agent(&server.grpc, "shop");
     wait_for("the cluster", || json(&server.http, "/v1/clusters/shop")["connected"] == true);
     begin(&postgres);
     server.wait_for_outage(
@@ -195,7 +181,7 @@ fn a_database_that_is_suspended_is_the_first_problem_and_readiness_and_problems_
     let Some(postgres) = Postgres::start(test) else { return };
     let (cloud, url) = start_cloud("127.0.0.1:0", &[]);
     let server = Server::start(Some(&postgres.url()), &url);
-    let agent = server.agent();
+    let agent = start_agent(&server.grpc, "shop");
     wait_for("the cluster", || json(&server.http, "/v1/clusters/shop")["connected"] == true);
     postgres.suspend();
     let answers_within = |path: &str, limit: Duration| {

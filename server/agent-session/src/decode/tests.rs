@@ -1,5 +1,5 @@
 use controller::cluster::{DoNotDisrupt, PodRecord, Scheduling};
-use model::{Catalogue, Millis, NodePool, OptInRules, Requirements, Resources, Timestamp};
+use model::{Millis, NodePool, Resources, Timestamp};
 
 use super::*;
 
@@ -16,21 +16,7 @@ fn pools_by_name(manifests: &Manifests) -> Vec<PoolRecord> {
 
 pub(crate) fn pool(name: &Text, classes: usize, revision: &Text) -> PoolRecord {
     PoolRecord {
-        pool: NodePool {
-            name: name.into(),
-            node_class: classes.to_string().into(),
-            weight: 0,
-            labels: Labels::new(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
-            requirements: Requirements::new(),
-            limits: Resources::new(),
-            replicas: None,
-            not_ready: None,
-            unhealthy: false,
-            catalogue: Arc::new(Catalogue::default()),
-            rules: OptInRules::default(),
-        },
+        pool: NodePool { name: name.into(), node_class: classes.to_string().into(), ..NodePool::default() },
         disruption: model::disruption_policy::DisruptionPolicy::default(),
         revision: revision.clone(),
         meta: controller::cluster::PoolMeta::default(),

@@ -6,8 +6,8 @@ use model::input::PlanningInput;
 use model::labels::{HOSTNAME, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::{
-    BoundPod, CapacityType, Catalogue, InstanceType, Labels, MicroUsd, Node, NodePool, NodeStage, Offering, OptInRules,
-    Pod, PodShape, Requirements, Resources, Text, Zone,
+    BoundPod, CapacityType, Catalogue, InstanceType, Labels, MicroUsd, Node, NodePool, NodeStage, Offering, Pod,
+    PodShape, Resources, Text, Zone,
 };
 
 use crate::{Joining, Order, Realised, Steps, realise};
@@ -40,27 +40,16 @@ fn pool() -> NodePool {
     };
     let machine = InstanceType {
         name: "m.xlarge".into(),
-        labels: Requirements::new().into(),
         capacity: machine(),
         allocatable: machine(),
-        exotic: false,
-        burstable: None,
         offerings: ["a", "b", "c"].map(offering).to_vec(),
+        ..InstanceType::default()
     };
     NodePool {
         name: "general".into(),
         node_class: Text::from("default"),
-        weight: 0,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        limits: Resources::new(),
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
         catalogue: Arc::new(Catalogue { types: vec![machine], offering_keys: Vec::new() }),
-        rules: OptInRules::default(),
+        ..NodePool::default()
     }
 }
 
@@ -120,12 +109,8 @@ impl Launch {
             namespace: Text::from("default"),
             name: Text::from(format!("pod-{number:03}")),
             shape,
-            labels: 0,
-            volumes: None,
-            created: None,
             workload: Text::from("Job/work"),
-            moved_from: None,
-            invalid: None,
+            ..Pod::default()
         });
         self.plan.nodes[node].pods.push(number);
         self.plan.order.push(number);

@@ -340,11 +340,11 @@ impl ClusterState {
     /// NodeClaim has it.
     fn upsert_claim(&mut self, mut claim: ClaimRecord) {
         let known = self.claims.remove(&claim.name).or_else(|| self.assumed_claims.remove(&claim.name));
-        if let Some(known) = known.filter(|_| claim.provider_id.is_empty()) {
+        if let Some(known) = known.filter(|_| !claim.is_launched()) {
             let ClaimRecord { provider_id, labels, capacity, allocatable, .. } = known;
             claim = ClaimRecord { provider_id, labels, capacity, allocatable, ..claim };
         }
-        if !claim.provider_id.is_empty() {
+        if claim.is_launched() {
             self.claim_by_provider.insert(claim.provider_id.clone(), claim.name.clone());
         }
         set_membership(&mut self.deleting_claims, &claim.name, claim.deleting);
@@ -425,7 +425,7 @@ impl ClusterState {
     /// is removed.
     pub fn assume_claim(&mut self, claim: ClaimRecord) {
         self.version += 1;
-        if !claim.provider_id.is_empty() {
+        if claim.is_launched() {
             self.claim_by_provider.insert(claim.provider_id.clone(), claim.name.clone());
         }
         self.assumed_claims.insert(claim.name.clone(), claim);
@@ -434,7 +434,7 @@ impl ClusterState {
     /// Sets the expected resources of an observed NodeClaim that is not launched yet.
     pub fn set_expected_resources(&mut self, claim: &ClaimName, expected: &ClaimRecord) {
         self.version += 1;
-        if let Some(claim) = self.claims.get_mut(claim).filter(|claim| claim.provider_id.is_empty()) {
+        if let Some(claim) = self.claims.get_mut(claim).filter(|claim| !claim.is_launched()) {
             claim.capacity = expected.capacity.clone();
             claim.allocatable = expected.allocatable.clone();
         }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use super::record::{ClaimRecord, NodeRecord, PodPhase, PodRecord, PoolDriftFacts, PoolMeta, PoolRecord, Scheduling};
 use super::{ClusterState, Object, Observation};
 use model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, ZONE};
-use model::pool::OptInRules;
 use model::{
     Budget, BudgetLimit, CapacityType, Catalogue, DisruptionPolicy, InstanceType, InstanceTypeName, Labels, MicroUsd,
-    Millis, NodeName, NodePool, Offering, PodKey, PodShape, ProviderId, Requirements, Resources, Timestamp,
+    Millis, NodeName, NodePool, Offering, PodKey, PodShape, ProviderId, Resources, Timestamp,
 };
 
 /// `value` as a text, or as a name of the type that its place requires.
@@ -39,12 +38,10 @@ fn instance_type(vcpu: i64) -> InstanceType {
     };
     InstanceType {
         name: InstanceTypeName::from(format!("t.{vcpu}")),
-        labels: Requirements::new().into(),
         capacity: amounts.clone(),
         allocatable: amounts,
-        exotic: false,
-        burstable: None,
         offerings: vec![offering],
+        ..InstanceType::default()
     }
 }
 
@@ -53,17 +50,8 @@ pub(crate) fn pool() -> PoolRecord {
     let pool = NodePool {
         name: text("p"),
         node_class: text("default"),
-        weight: 0,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        limits: Resources::new(),
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
         catalogue: Arc::new(Catalogue { types: vec![instance_type(2), instance_type(4)], offering_keys: Vec::new() }),
-        rules: OptInRules::default(),
+        ..NodePool::default()
     };
     let disruption = DisruptionPolicy {
         consolidate_after: Some(Millis::from_secs(30)),

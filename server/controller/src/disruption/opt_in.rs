@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use crate::Removal;
-use crate::cluster::{ClaimRecord, PodRecord, PoolRecord};
+use crate::cluster::{ClaimRecord, PoolRecord};
 use crate::cluster_controller::ClusterController;
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::removal::{OptInNode, OptInPool, RemovalReason};
 use model::resources::CPU;
-use model::{CapacityType, ClaimName, PoolName, Text};
-use verifier::kernel::allows_zone;
+use model::{CapacityType, ClaimName, PoolName, Text, Zone};
+use verifier::kernel::is_bound_to_zones;
 
 impl ClusterController {
     /// Those of `removals` for `reason` after which the annotations of their NodePools hold, or as much as before. The
@@ -45,8 +45,9 @@ impl ClusterController {
         let claims = removed.iter().filter_map(|claim| self.state.claim(claim));
         let pools: BTreeSet<&PoolName> = claims.map(|claim| &claim.pool).collect();
         let records = pools.into_iter().filter_map(|name| self.state.pool(name));
-        let mut facts: Vec<(OptInPool, &PoolRecord)> =
-            records.map(|record| (annotations(record), record)).filter(|(pool, _)| has_rules(pool)).collect();
+        let with_zones =
+            records.filter_map(|PoolRecord { pool, .. }| Some((OptInPool::of(pool)?, pool.launch_zones())));
+        let mut facts: Vec<(OptInPool, BTreeSet<&Zone>)> = with_zones.collect();
         if facts.is_empty() {
             return Vec::new();
         }
@@ -58,18 +59,19 @@ impl ClusterController {
         for claim in self.state.claims().filter(|claim| claim.ours && !claim.deleting) {
             let is_removed = removed.contains(&claim.name);
             let leaves = self.state.is_marked_for_deletion(&claim.name) || decided.contains(&claim.name);
-            let Some((pool, record)) = facts.iter_mut().find(|(pool, _)| pool.name == claim.pool) else { continue };
+            let Some((pool, zones)) = facts.iter_mut().find(|(pool, _)| pool.name == claim.pool) else { continue };
             if is_removed {
-                pool.removed.insert(claim.name.clone(), self.opt_in_node(claim, record));
+                pool.removed.insert(claim.name.clone(), self.opt_in_node(claim, zones));
             } else if !leaves {
                 let nodes = if launched.contains(&claim.name) { &mut pool.launched } else { &mut pool.staying };
-                nodes.push(self.opt_in_node(claim, record));
+                nodes.push(self.opt_in_node(claim, zones));
             }
         }
         facts.into_iter().map(|(pool, _)| pool).collect()
     }
 
-    fn opt_in_node(&self, claim: &ClaimRecord, pool: &PoolRecord) -> OptInNode {
+    /// `zones` are those that its NodePool may launch in.
+    fn opt_in_node(&self, claim: &ClaimRecord, zones: &BTreeSet<&Zone>) -> OptInNode {
         let node = self.state.node_of_claim(&claim.name);
         let (labels, capacity) = match node {
             Some(node) => (&node.labels, &node.capacity),
@@ -83,37 +85,9 @@ impl ClusterController {
             zone: label(ZONE),
             millicores: capacity.get(CPU),
             pods_apart: pods().filter(|pod| !pod.shape.requires_shared_host()).count(),
-            is_bound_to_zones: pods().any(|pod| is_bound_to_zones(pod, pool)),
+            is_bound_to_zones: pods().any(|pod| is_bound_to_zones(&pod.shape, pod.volumes.as_deref(), zones)),
         }
     }
-}
-
-fn annotations(record: &PoolRecord) -> OptInPool {
-    let pool = &record.pool;
-    if pool.replicas.is_some() {
-        return OptInPool::default();
-    }
-    OptInPool {
-        name: pool.name.clone(),
-        on_demand_min_nodes: pool.rules.on_demand_min_nodes,
-        spot_max_percent: pool.rules.spot_max_percent,
-        min_nodes: pool.rules.min_nodes.filter(|_| pool.limits.is_empty()),
-        zone_balance: pool.rules.zone_balance,
-        ..OptInPool::default()
-    }
-}
-
-fn has_rules(pool: &OptInPool) -> bool {
-    pool.zone_balance
-        || pool.on_demand_min_nodes.is_some()
-        || pool.spot_max_percent.is_some()
-        || pool.min_nodes.is_some()
-}
-
-/// Whether a rule of the pod keeps it out of a zone that its NodePool may launch in.
-fn is_bound_to_zones(pod: &PodRecord, pool: &PoolRecord) -> bool {
-    pod.shape.has_rules_over_zones()
-        || !pool.pool.launch_zones().into_iter().all(|zone| allows_zone(&pod.shape, pod.volumes.as_deref(), zone))
 }
 
 /// Whether the annotations of `pool` hold without `node`, or as much as for its nodes `at_first`.

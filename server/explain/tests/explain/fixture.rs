@@ -16,8 +16,8 @@ use model::plan::{Plan, PlannedNode, ReasonCode, Unschedulable};
 use model::resources::{CPU, MEMORY, PODS};
 use model::{
     BoundPod, CapacityType, Catalogue, Effect, InstanceType, LabelSelector, Labels, MicroUsd, Node, NodePool,
-    NodeStage, Offering, OptInRules, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, Resources,
-    SelectorOperator, SelectorTerm, SpreadConstraint, Taint, Text, VolumeAlternatives, Zone,
+    NodeStage, Offering, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, Resources, SelectorOperator,
+    SelectorTerm, SpreadConstraint, Taint, Text, VolumeAlternatives, Zone,
 };
 
 /// One gibibyte.
@@ -141,17 +141,8 @@ pub fn pool(name: &str) -> NodePool {
     NodePool {
         name: name.into(),
         node_class: "default".into(),
-        weight: 0,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        limits: Resources::new(),
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
         catalogue: Arc::new(catalogue()),
-        rules: OptInRules::default(),
+        ..NodePool::default()
     }
 }
 
@@ -235,10 +226,8 @@ impl Fixture {
                 shape,
                 labels,
                 volumes,
-                created: None,
                 workload: format!("Deployment/{name}").into(),
-                moved_from: None,
-                invalid: None,
+                ..Pod::default()
             });
         }
         self

@@ -178,13 +178,8 @@ mod tests {
         let pod = |name: &str| Pod {
             namespace: Text::from("default"),
             name: Text::from(name),
-            shape: 0,
-            labels: 0,
-            volumes: None,
-            created: None,
             workload: Text::from("Pod/web"),
-            moved_from: None,
-            invalid: None,
+            ..Pod::default()
         };
         PlanningInput {
             shapes: vec![shape],

@@ -1,6 +1,4 @@
-use model::{
-    CapacityType, Catalogue, InstanceType, Labels, NodePool, Offering, OptInRules, Pod, PodShape, Requirements,
-};
+use model::{CapacityType, Catalogue, InstanceType, Labels, NodePool, Offering, Pod, PodShape};
 use model::{Resources, Text, resources};
 
 use super::*;
@@ -20,38 +18,22 @@ fn input() -> PlanningInput {
     };
     let instance_type = InstanceType {
         name: "large".into(),
-        labels: Requirements::new().into(),
         capacity: amounts(2, 10),
         allocatable: amounts(2, 10),
-        exotic: false,
-        burstable: None,
         offerings: vec![offering],
+        ..InstanceType::default()
     };
     let pool = NodePool {
         name: "default".into(),
         node_class: "default".into(),
-        weight: 0,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        limits: Resources::new(),
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
         catalogue: std::sync::Arc::new(Catalogue { types: vec![instance_type], offering_keys: Vec::new() }),
-        rules: OptInRules::default(),
+        ..NodePool::default()
     };
     let pod = |name: &str| Pod {
         namespace: "default".into(),
         name: name.into(),
-        shape: 0,
-        labels: 0,
-        volumes: None,
-        created: None,
         workload: Text::from(format!("Pod/{name}")),
-        moved_from: None,
-        invalid: None,
+        ..Pod::default()
     };
     let mut input = PlanningInput {
         shapes: vec![PodShape { requests: amounts(1, 1), ..PodShape::default() }],

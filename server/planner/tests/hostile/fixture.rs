@@ -6,8 +6,8 @@ use model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE};
 use model::resources::{CPU, MEMORY, PODS};
 use model::{
     CapacityType, Catalogue, InstanceType, LabelSelector, Labels, MicroUsd, NodePool, NodeSelectorTerm, Offering,
-    Operator, OptInRules, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, Resources, SelectorOperator,
-    SelectorTerm, SpreadConstraint, Text, Weighted,
+    Operator, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, Resources, SelectorOperator, SelectorTerm,
+    SpreadConstraint, Text, Weighted,
 };
 
 const GIB: i64 = 1 << 30;
@@ -52,11 +52,8 @@ fn pod(at: usize, name: &str) -> Pod {
         name: name.into(),
         shape: index,
         labels: index,
-        volumes: None,
-        created: None,
         workload: format!("Pod/{name}").into(),
-        moved_from: None,
-        invalid: None,
+        ..Pod::default()
     }
 }
 
@@ -105,17 +102,9 @@ fn pool() -> NodePool {
     NodePool {
         name: "default".into(),
         node_class: "default".into(),
-        weight: 0,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
         requirements,
-        limits: Resources::new(),
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
         catalogue: std::sync::Arc::new(catalogue),
-        rules: OptInRules::default(),
+        ..NodePool::default()
     }
 }
 

@@ -8,7 +8,7 @@ use model::offering::Catalogue;
 use model::resources::{CPU, PODS};
 use model::{
     BoundPod, CapacityType, InstanceType, InstanceTypeName, Labels, MicroUsd, Millis, Node, NodePool, NodeStage,
-    Offering, OptInRules, PodShape, Requirements, Resources, Text, Timestamp, Zone,
+    Offering, PodShape, Requirements, Resources, Text, Timestamp, Zone,
 };
 use odds::{CapacityOdds, OddsAt};
 use planner::CompileCache;
@@ -62,17 +62,10 @@ pub fn pool() -> NodePool {
     NodePool {
         name: "default".into(),
         node_class: "default".into(),
-        weight: 0,
         labels: Labels::default(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
         requirements: Requirements::default(),
-        limits: Resources::new(),
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
         catalogue: Arc::new(catalogue),
-        rules: OptInRules::default(),
+        ..NodePool::default()
     }
 }
 

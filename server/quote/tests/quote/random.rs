@@ -46,11 +46,8 @@ fn fits(mut input: PlanningInput, sets: &[PodSet]) -> bool {
             name: format!("{}-{nth:03}", set.name).into(),
             shape,
             labels,
-            volumes: None,
-            created: None,
             workload: "Job/x".into(),
-            moved_from: None,
-            invalid: None,
+            ..Pod::default()
         }));
     }
     input.pods.sort_by_key(Pod::key);

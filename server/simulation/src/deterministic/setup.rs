@@ -13,7 +13,7 @@ use model::offering::SharedCatalogue;
 use model::resources::{CPU, MEMORY, NODES, PODS};
 use model::{
     CapacityType, Catalogue, ClusterName, InstanceType, InstanceTypeName, Labels, MicroUsd, Millis, NodePool,
-    NodeStage, Offering, OptInRules, PoolName, Requirement, Requirements, Resources, Text, Zone,
+    NodeStage, Offering, PoolName, Requirement, Requirements, Resources, Text, Zone,
 };
 use serde_json::json;
 
@@ -304,17 +304,9 @@ pub(super) fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord
     let pool = NodePool {
         name: PoolName::from("default"),
         node_class: Text::from("default"),
-        weight: 0,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
         limits,
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
         catalogue: SharedCatalogue::clone(catalogue),
-        rules: OptInRules::default(),
+        ..NodePool::default()
     };
     let disruption = DisruptionPolicy {
         consolidate_after: Some(Millis::from_secs(30)),

@@ -6,24 +6,15 @@ use model::offering::SharedCatalogue;
 use model::resources::{CPU, MEMORY, PODS};
 use model::{
     CapacityType, Catalogue, DisruptionPolicy, InstanceType, InstanceTypeName, Labels, MicroUsd, NodePool, Offering,
-    OptInRules, PoolName, Requirement, Requirements, Resources, Text, Zone,
+    PoolName, Requirement, Requirements, Resources, Text, Zone,
 };
 
 pub(super) fn any_pool() -> PoolRecord {
     let pool = NodePool {
         name: PoolName::from("default"),
         node_class: Text::from("default"),
-        weight: 0,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        limits: Resources::new(),
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
         catalogue: SharedCatalogue::new(Catalogue { types: vec![instance_type()], offering_keys: Vec::new() }),
-        rules: OptInRules::default(),
+        ..NodePool::default()
     };
     let (disruption, meta) = (DisruptionPolicy::default(), PoolMeta::default());
     PoolRecord { pool, disruption, revision: Text::from("1"), meta, drift: PoolDriftFacts::default() }

@@ -10,8 +10,8 @@ use model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE
 use model::plan::{Plan, PlannedNode};
 use model::{
     BoundPod, CapacityType, Catalogue, DaemonSet, InstanceType, InstanceTypeName, LabelSelector, Labels, MicroUsd,
-    Node, NodeName, NodePool, NodeStage, Offering, OptInRules, Pod, PodAffinityTerm, PodShape, PoolName, Requirement,
-    Requirements, Reservation, Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Taint, Text, Toleration,
+    Node, NodeName, NodePool, NodeStage, Offering, Pod, PodAffinityTerm, PodShape, PoolName, Requirement, Requirements,
+    Reservation, Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Taint, Text, Toleration,
     TolerationOperator, Zone,
 };
 use verifier::{Rule, check};
@@ -73,17 +73,8 @@ pub fn pool(name: &str, types: Vec<InstanceType>) -> NodePool {
     NodePool {
         name: PoolName::from(name),
         node_class: text("default"),
-        weight: 0,
-        labels: Labels::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        limits: Resources::new(),
-        replicas: None,
-        not_ready: None,
-        unhealthy: false,
         catalogue: Arc::new(Catalogue { types, offering_keys: Vec::new() }),
-        rules: OptInRules::default(),
+        ..NodePool::default()
     }
 }
 
@@ -165,11 +156,8 @@ impl Fixture {
             name: text(&format!("{app}-{at}")),
             shape,
             labels,
-            volumes: None,
-            created: None,
             workload: text("Pod/test"),
-            moved_from: None,
-            invalid: None,
+            ..Pod::default()
         });
         at
     }

@@ -42,12 +42,8 @@ fn planned_pod(pod: &PodRecord, index: usize) -> Pod {
         namespace: pod.key.namespace.clone(),
         name: pod.key.name.clone(),
         shape: u32::try_from(index).unwrap(),
-        labels: 0,
-        volumes: None,
-        created: None,
         workload: pod.workload.clone(),
-        moved_from: None,
-        invalid: None,
+        ..Pod::default()
     }
 }
 
