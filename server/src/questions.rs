@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::cluster::ClusterState;
+use cluster::ClusterState;
 use controller::node_report::NodeReport;
 use controller::planning_facts::{FactsKey, NoFacts, PlanningFacts};
 use controller::pod_report::PodReport;

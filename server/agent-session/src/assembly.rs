@@ -1,6 +1,6 @@
 //! Assembles a chunked snapshot; it is accepted when all parts have arrived.
 
-use controller::cluster::{ClusterSnapshot, Object};
+use cluster::{ClusterSnapshot, Object};
 use fleetwright_proto::v1;
 
 use super::decode::{DecodeError, Decoded, Decoder};

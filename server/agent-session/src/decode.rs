@@ -22,9 +22,7 @@ mod text_pool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use controller::cluster::{
-    AttachRecord, ClassRecord, ClusterSnapshot, Key, Object, Observation, PodRecord, PoolRecord,
-};
+use cluster::{AttachRecord, ClassRecord, ClusterSnapshot, Key, Object, Observation, PodRecord, PoolRecord};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::change::Change;
 use model::{Labels, NodeName, PodKey, PodShape, PoolName, Text};
@@ -324,11 +322,11 @@ impl Decoder {
         Ok(self.storage.mount(pod, volumes))
     }
 
-    fn daemon(&self, daemon: &v1::DaemonSetRecord) -> Result<controller::cluster::DaemonRecord, DecodeError> {
+    fn daemon(&self, daemon: &v1::DaemonSetRecord) -> Result<cluster::DaemonRecord, DecodeError> {
         let object = || format!("daemonset {}/{}", daemon.namespace, daemon.name);
         let labels = find(&self.labels, &daemon.labels, "label set", object)?;
         let shape = find(&self.shapes, &daemon.shape, "pod shape", object)?.for_daemon(&labels);
-        Ok(controller::cluster::DaemonRecord {
+        Ok(cluster::DaemonRecord {
             namespace: daemon.namespace.as_str().into(),
             name: daemon.name.as_str().into(),
             shape: Arc::new(shape),

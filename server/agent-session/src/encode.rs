@@ -5,7 +5,7 @@ mod node_class;
 mod requirement;
 mod status;
 
-use controller::cluster::LaunchedFacts;
+use cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction, InstructionId, PodNomination};
 use drift::{NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY, POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1::instruction::Action;
@@ -16,7 +16,7 @@ use requirement::entries;
 
 /// Annotation of NodeClaims that Fleetwright manages. NodeClaims without it are counted and never
 /// modified.
-pub const MANAGED: &str = controller::cluster::external_autoscalers::MANAGED;
+pub const MANAGED: &str = cluster::external_autoscalers::MANAGED;
 
 /// Wraps `message` in a response.
 #[must_use]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use controller::cluster::{Key, Object, Observation, ProblemRecord};
+use cluster::{Key, Object, Observation, ProblemRecord};
 use controller::{Event, Instruction, InstructionId};
 use fleetwright_proto::v1::{self, connect_request, connect_response, snapshot};
 use model::{ClusterName, Millis, Text, Timestamp};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::cluster::PoolRecord;
+use cluster::PoolRecord;
 use model::Zone;
 use model::offering::{Catalogue, SharedCatalogue};
 
@@ -53,7 +53,7 @@ fn read(catalogue: &Catalogue) -> BTreeSet<Zone> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::testing::{pool, text};
+    use cluster::testing::{pool, text};
 
     /// `pool` with a catalogue of its own, whose offerings are all in `zone`.
     fn pool_in(zone: &str) -> PoolRecord {

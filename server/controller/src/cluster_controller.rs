@@ -19,10 +19,10 @@ use super::search_allowance::SearchAllowance;
 use super::status_reporter::StatusReporter;
 use super::unavailable_offerings::UnavailableOfferings;
 use super::{Effect, Event, Finding, Instruction, InstructionId, Settings};
-use crate::cluster::{ClusterState, ComparisonRules};
 use crate::copy_on_write::CopyOnWrite;
 use crate::disruption_allowance::DisruptionAllowance;
 use crate::settings::ClassFacts;
+use cluster::{ClusterState, ComparisonRules};
 use model::{ClaimName, ClusterName, ProviderId, Text, Timestamp};
 
 /// What a step of a cluster reads and changes outside of it, and its output.

@@ -13,7 +13,7 @@ use super::guardrails::GuardrailsView;
 use super::nodeclaim::{ManagedClaim, StageKind};
 use super::status_reporter::drain_blocked_message;
 use super::view::{ClusterView, CpuAndMemory, InstanceAnomalies, MachineView, NodeView, PendingPodView, PodOutlook};
-use crate::cluster::{ClusterState, NodeRecord, PodRecord};
+use cluster::{ClusterState, NodeRecord, PodRecord};
 use model::{MicroUsd, NodeName, PodKey, Text, Timestamp, labels};
 
 impl ClusterController {

@@ -178,9 +178,9 @@ fn saved_machines(decision: &Decision) -> impl Iterator<Item = &ClaimName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::testing::text;
     use crate::disruption::{EMPTY, EXPIRATION};
     use crate::{DecisionId, Removal};
+    use cluster::testing::text;
 
     fn removing(id: u64, claim: &str, reason: crate::MethodReason) -> Decision {
         let removal = Removal { claim: text(claim), node: text("n"), reason: text("") };

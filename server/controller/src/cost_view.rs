@@ -7,11 +7,11 @@ use model::disruption_plan::{Block, BlockCode};
 use model::disruption_policy::{ConsolidationPolicy, DisruptionReason};
 use model::{NodeName, PoolName, Timestamp, resources};
 
-use crate::cluster::{NodeRecord, PodRecord};
 use crate::cluster_controller::ClusterController;
 use crate::guardrails::{GuardrailsView, Mode};
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::view::CpuAndMemory;
+use cluster::{NodeRecord, PodRecord};
 
 /// What all machines of the cluster are judged by.
 pub(crate) struct CostView<'c> {

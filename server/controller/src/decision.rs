@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::cluster::replacement::RecordedReplacement;
-use super::cluster::{ClaimDriftFacts, DecidedMoves, HoldId};
 use super::decision_input::DecisionInput;
 use super::disruption::selection::RemovalRecord;
 use super::holds::HoldStatus;
 use super::removal::Removal;
+use cluster::replacement::RecordedReplacement;
+use cluster::{ClaimDriftFacts, DecidedMoves, HoldId};
 use drift::VersionedHash;
 use model::plan::Reason;
 use model::removal::RemovalReason;

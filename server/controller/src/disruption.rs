@@ -16,7 +16,7 @@
 //! [`methods::static_scale_down`], [`methods::hold_ended`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
 //! [`replace_first`], [`replacements`], [`replacement_backoff`], [`replacement_records`] and [`replacement_recovery`] (capacity before a removal), [`consolidation`],
-//! [`plan_input`], [`running_cluster`], [`consolidation_check`] and `taken_room` (plans of disruption), [`queue`] (decisions that
+//! [`plan_input`], [`consolidation_check`] and `taken_room` (plans of disruption), [`queue`] (decisions that
 //! are not durable yet), [`execution`] (check, record, launch, drain), [`removal_check`] (what the
 //! verifier judges removals by).
 
@@ -36,13 +36,11 @@ mod opt_in;
 mod plan_input;
 mod queue;
 mod removal_check;
-mod removal_facts;
 mod replace_first;
 mod replacement_backoff;
 mod replacement_records;
 mod replacement_recovery;
 mod replacements;
-mod running_cluster;
 pub mod selection;
 pub(crate) mod settings;
 mod taken_room;

@@ -1,7 +1,7 @@
 //! Coexistence with other autoscalers in the same cluster.
 //!
 //! Machines without the managed annotation are counted and never changed
-//! ([`ClaimRecord::ours`](crate::cluster::ClaimRecord)). While a Karpenter is active, no NodePool
+//! ([`ClaimRecord::ours`](cluster::ClaimRecord)). While a Karpenter is active, no NodePool
 //! takes part in planning and no node is removed: Karpenter would launch a second instance for each
 //! NodeClaim of this server. In shadow mode all NodePools take part, because no effect is executed.
 //! A pod for which Cluster Autoscaler triggered a scale-up is planned only after a hold time

@@ -5,7 +5,7 @@
 //! that plans pods: at most one plan is in progress in a cluster, of pods or of a hold. The places of its pods are recorded
 //! with the decision that launches for them, so that the next owner of the cluster knows both or neither.
 //!
-//! The observed state has the places as [bookings](crate::cluster::Bookings): planning counts them as pods on their nodes,
+//! The observed state has the places as [bookings](cluster::Bookings): planning counts them as pods on their nodes,
 //! and no voluntary disruption selects these nodes. A pod with the label [`HOLD`] takes the place of a booked pod
 //! of its namespace that requests no less; for any other pod on the nodes of a hold the hold is given other room.
 //!
@@ -18,6 +18,6 @@ mod planning;
 mod reconcile;
 mod strangers;
 
-pub use crate::cluster::{HOLD, HoldId};
+pub use cluster::{HOLD, HoldId};
 pub use hold::{CapacityHold, HeldPods, HoldCounts, HoldEnd, HoldKind, HoldPlace, HoldStatus};
 pub(crate) use ledger::Holds;

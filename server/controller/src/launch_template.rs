@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{ClaimOrder, Settings};
-use crate::cluster::ClusterState;
 use crate::settings::ClassFacts;
+use cluster::ClusterState;
 use model::resources::PODS;
 use model::{InstanceType, InstanceTypeInput, InstanceTypeName, LaunchOption, LaunchTemplateInput, NodePool};
 

@@ -1,7 +1,7 @@
 //! The controller: for each cluster a state machine that turns [`Event`]s into [`Effect`]s.
 //!
 //! [`ClusterController::handle`] is the only entry point. It updates the observed state
-//! ([`crate::cluster`]), decides when a plan is due, requests it (`provisioning`) and turns the
+//! (the crate `cluster`), decides when a plan is due, requests it (`provisioning`) and turns the
 //! answer into effects. The caller executes the effects and reports the results as further events.
 //! The controller never calls the planner itself, so the plan of one cluster does not delay events
 //! of another. The order of a launch is fixed: record the decision, create the
@@ -27,7 +27,6 @@
 //! [`executor`] (effects in flight).
 
 mod catalogue_zones;
-pub mod cluster;
 mod cluster_controller;
 mod cluster_view;
 mod conditions;

@@ -6,10 +6,10 @@ use cost::{MovedShare, SavingDecision};
 use model::resources::PODS;
 use model::{ClaimName, PodKey, Resources, Timestamp};
 
-use crate::cluster::{ClusterState, DecidedMoves, MovedPart, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption::CONSOLIDATION;
 use crate::{Decision, MethodReason};
+use cluster::{ClusterState, DecidedMoves, MovedPart, PodRecord};
 
 /// A whole in parts per million.
 const WHOLE: i128 = 1_000_000;
@@ -88,8 +88,8 @@ fn greatest_share(requests: &Resources, total: &Resources) -> i128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Object;
-    use crate::cluster::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
+    use cluster::Object;
+    use cluster::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
     use model::Millis;
 
     const MINUTE: i64 = 60_000;

@@ -14,10 +14,10 @@ mod verdicts;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::cluster::{NodeRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::view::CpuAndMemory;
 use blocks::{ClusterBlocks, LiveBlocks};
+use cluster::{NodeRecord, PodRecord};
 use model::disruption_plan::{Block, BlockCode};
 use model::removal::RemovalReason;
 use model::{ClaimName, MicroUsd, NodeName, PodKey, PoolName, Text, Timestamp};

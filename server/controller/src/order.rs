@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{ClaimOrder, DecisionId, PlannedMachine};
-use crate::cluster::{ClaimRecord, ClusterState, LaunchedFacts};
+use cluster::{ClaimRecord, ClusterState, LaunchedFacts};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE, ZONE_ID};
 use model::plan::{Plan, PlannedNode};

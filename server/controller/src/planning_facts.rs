@@ -8,10 +8,10 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::ClusterState;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Mode;
 use crate::unavailable_offerings::Probing;
+use cluster::ClusterState;
 use model::input::{PlanningInput, Policy};
 use model::offering::SharedCatalogue;
 use model::{NotReady, PoolName, Text, Timestamp};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use model::{PodKey, Text, Timestamp};
 use rustc_hash::FxHashMap;
 
-use crate::cluster::{ClusterState, Key, Object, Observation, PodPhase, PodRecord};
 use crate::durations::{DurationHistogram, DurationSummary};
+use cluster::{ClusterState, Key, Object, Observation, PodPhase, PodRecord};
 
 /// Durations since this controller began.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

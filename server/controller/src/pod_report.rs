@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::cluster::PodRecord;
 use crate::cluster_controller::ClusterController;
 use crate::decision::{Decision, DecisionId};
 use crate::view::{CpuAndMemory, PendingPodView, PodOutlook};
+use cluster::PodRecord;
 use model::{NodeName, PodKey, Text, Timestamp};
 
 /// Where a pod is, or why it has no place.
@@ -102,7 +102,7 @@ impl ClusterController {
         } else if let Some(scheduler) = self.state.other_scheduler_of(pod) {
             let why = "no node is launched for its pods (control.schedulers)";
             reasons.push(format!("the scheduler {scheduler} places the pod, which is not planned for: {why}").into());
-        } else if pod.scheduling == crate::cluster::Scheduling::Gated {
+        } else if pod.scheduling == cluster::Scheduling::Gated {
             reasons.push("the pod has scheduling gates; no node is launched for it before they are removed".into());
         } else if let Some(node) = &pod.nominated {
             reasons.push(format!("kube-scheduler has nominated node {node} for the pod").into());

@@ -8,11 +8,11 @@ use model::pool::NotReady;
 use model::resources::NODES;
 use model::{MicroUsd, PodKey, PoolName, Resources, Text, Timestamp};
 
-use crate::cluster::PoolRecord;
 use crate::cluster_controller::ClusterController;
 use crate::guardrails::Guardrails;
 use crate::nodeclaim::StageKind;
 use crate::view::PoolView;
+use cluster::PoolRecord;
 
 impl ClusterController {
     /// View of the NodePools; a frozen one is closed.

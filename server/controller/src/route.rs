@@ -3,7 +3,7 @@
 use super::cluster_controller::{ClusterController, Context};
 use super::guardrails::quarantine::CONFIRMATION_TTL;
 use super::{Event, Finding};
-use crate::cluster::{Object, Observation};
+use cluster::{Object, Observation};
 use model::Timestamp;
 
 impl ClusterController {

@@ -1,12 +1,12 @@
 //! Settings of the region controller.
 
-use crate::cluster::external_autoscalers::EXTERNAL_SCALE_UP_HOLD;
-use crate::cluster::moved_pods::MAX_RESTORED_DRAIN;
 use crate::disruption::settings::DisruptionSettings;
 use crate::disruption_allowance::DisruptionShare;
 use crate::guardrails::GuardrailSettings;
 use crate::search_allowance::SearchSettings;
 use crate::unavailable_offerings::BASE_WINDOW;
+use cluster::external_autoscalers::EXTERNAL_SCALE_UP_HOLD;
+use cluster::moved_pods::MAX_RESTORED_DRAIN;
 use cost::SAVINGS_WINDOW;
 use model::input::Policy;
 use model::schedulers::PlannedSchedulers;
@@ -190,3 +190,17 @@ impl Default for Settings {
 /// Default of [`Settings::plan_pods`]: what one planning thread handles in about a second when the
 /// pods are diverse.
 const PLAN_PODS: usize = 5_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_owner_reads_the_moves_of_the_interval_and_of_the_longest_drain() {
+        let within =
+            |move_interval| ConsolidationSettings { move_interval, ..ConsolidationSettings::default() }.moves_within();
+        assert_eq!(within(Millis::from_hours(48)), Millis::from_hours(49));
+        // What is bought for moved pods is compared for a day.
+        assert_eq!(within(Millis::ZERO), Millis::from_hours(25));
+    }
+}

@@ -3,7 +3,7 @@
 //!
 //! Statuses are computed at most once a second per cluster, and written where they differ from the
 //! last written status of this process or, as far as the cluster shows it, of a previous process
-//! ([`ConditionDigest`](crate::cluster::ConditionDigest)). Initialized machines whose NodeClaims
+//! ([`ConditionDigest`](cluster::ConditionDigest)). Initialized machines whose NodeClaims
 //! are up to date are checked less often: there are many of them, and only their consolidation
 //! condition can change. An object has at most one write in flight. A failed write is retried after
 //! a delay, because the cluster may have changed since.
@@ -30,10 +30,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::status::{EventOrder, ObjectRef, StatusPatch};
 use super::{DecisionId, EventReason, InstructionId};
-use crate::cluster::PoolRecord;
-use crate::cluster::planning::UNREGISTERED;
 use crate::disruption::BlockedRepair;
 use crate::nodeclaim::{ManagedClaim, StageKind};
+use cluster::PoolRecord;
+use cluster::planning::UNREGISTERED;
 use model::{ClaimName, Millis, PoolName, Timestamp};
 
 use consistency::Consistency;

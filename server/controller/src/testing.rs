@@ -8,9 +8,9 @@ use super::{
     ClusterController, ClusterView, DisruptionRequest, Effect, Event, PlanError, PlanJob, PlanOutcome, PlanRequest,
     PlanWorker, Planner, RegionState, Settings,
 };
-use crate::cluster::ClusterState;
 use crate::node_report::NodeReport;
 use crate::pod_report::PodReport;
+use cluster::ClusterState;
 use model::disruption_plan::DisruptionPlan;
 use model::input::PlanningInput;
 use model::{ClusterName, PodKey, Timestamp};

@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use super::testing::SynchronousController;
 use super::*;
-use crate::cluster::testing::{bound_to, claim, initialized_cluster, key, node, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use crate::guardrails::DisabledGuards;
 use crate::unavailable_offerings::{Offering, OfferingKey, OfferingOutcome, OfferingUpdate, PROBE_LEASE, ProbeAnswer};
+use cluster::testing::{bound_to, claim, initialized_cluster, key, node, pod, pool, text};
+use cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use model::input::PlanningInput;
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::plan::{Plan, PlanReport, PlannedNode};

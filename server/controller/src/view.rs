@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::Decision;
 use super::guardrails::GuardrailsView;
-use crate::cluster::ProblemRecord;
 use crate::holds::HoldCounts;
 use crate::lifecycle_counters::LifecycleCounters;
 use crate::nodeclaim::{LaunchedInstance, StageKind};
 use crate::pod_durations::PodDurations;
+use cluster::ProblemRecord;
 use cost::CostParts;
 use model::disruption_policy::DisruptionReason;
 use model::plan::Reason;

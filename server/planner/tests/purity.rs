@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "model",
     "api-budget",
     "odds",
@@ -20,6 +20,7 @@ const CRATES: [&str; 14] = [
     "repack",
     "drift",
     "disruption",
+    "cluster",
     "controller",
 ];
 

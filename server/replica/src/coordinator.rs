@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::provider::Instance;
-use controller::cluster::Observation;
+use cluster::Observation;
 use controller::{Event, Listing, RegionState};
 use model::{ClusterName, Millis, Text, Timestamp};
 use tracing::{debug, error, info, warn};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use cluster::Target;
 use controller::Event;
-use controller::cluster::Target;
 use controller::holds::{CapacityHold, HoldEnd, HoldId, HoldKind, HoldPlace, HoldStatus};
 use model::{ClusterName, MicroUsd, Millis, Text, Timestamp};
 use store::StoreError;

@@ -2,7 +2,7 @@
 //!
 //! A row is JSON that later versions read: a new field has a default, and no field changes its meaning.
 
-use controller::cluster::{DecidedMoves, MovedPart, PodOwner};
+use cluster::{DecidedMoves, MovedPart, PodOwner};
 use cost::SavingDecision;
 use model::{Text, Timestamp};
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use controller::cluster::ClusterState;
+use cluster::ClusterState;
 use controller::executor::{Command, CommandId, Executor, Outcome};
 use controller::node_report::NodeReport;
 use controller::planning_facts::{FactsKey, NoFacts, PlanningFacts};

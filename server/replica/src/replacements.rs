@@ -1,8 +1,8 @@
 //! Encodes replacements under way as rows and decodes them, so that the next owner of a cluster resumes them.
 
+use cluster::replacement::{RecordedReplacement, ReplacementWait, ReplacementsRead};
+use cluster::{Replacement, Target};
 use controller::Event;
-use controller::cluster::replacement::{RecordedReplacement, ReplacementWait, ReplacementsRead};
-use controller::cluster::{Replacement, Target};
 use model::disruption_policy::DisruptionReason;
 use model::{ClaimName, ClusterName, Millis, PodKey, PoolName, Timestamp};
 

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record, Target};
 use agent_session::{PoolReader, SessionEvent};
+use cluster::{Object, Observation};
 use controller::Event;
-use controller::cluster::{Object, Observation};
 use fleetwright_proto::v1::change::Change;
 use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
 use tokio::net::{TcpListener, TcpStream};

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use cluster::Observation;
 use controller::Event;
-use controller::cluster::Observation;
 use tracing::debug;
 
 use crate::metrics::{Family, Value};

@@ -7,7 +7,7 @@ mod status;
 use std::sync::{Condvar, Mutex};
 
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
-use controller::cluster::{ClusterSnapshot, Observation, PodRecord};
+use cluster::{ClusterSnapshot, Observation, PodRecord};
 use controller::search_allowance::SearchSettings;
 use controller::{Event, FleetState, NewPlanner, Planner, Settings, StageKind};
 use model::input::PlanningInput;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use agent_session::{Manifest, ManifestKind, Manifests};
-use controller::cluster::ClassRecord;
+use cluster::ClassRecord;
 use drift::{NODE_CLASS_HASH_VERSION, node_class_hash};
 use manifests::karpenter::NodeClassManifest;
 use manifests::{Cursor, InputError, ObjectLocation, Problems};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use controller::cluster::{ClusterState, NodeRecord, PodPhase, PodRecord};
+use cluster::{ClusterState, NodeRecord, PodPhase, PodRecord};
 use model::{ClusterName, Labels as ObjectLabels, Resources, Timestamp, labels};
 
 use super::metric_labels::{base_unit, resource_type, text};

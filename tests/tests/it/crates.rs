@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 33] = [
+const RULES: [(&str, &[&str]); 34] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-api-budget", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),
@@ -36,6 +36,10 @@ const RULES: [(&str, &[&str]); 33] = [
     ),
     ("fleetwright-disruption", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
     ("fleetwright-repack", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
+    (
+        "fleetwright-cluster",
+        &["fleetwright-planner", "fleetwright-controller", "fleetwright-manifests", "tokio", "serde"],
+    ),
     ("fleetwright-controller", &["fleetwright-scheduler", "fleetwright-store", "fleetwright-proto", "tokio", "serde"]),
     ("fleetwright-manifests", &["fleetwright-cloud", "fleetwright-scheduler", "fleetwright-controller", "tokio"]),
     (

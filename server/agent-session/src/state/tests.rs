@@ -1,4 +1,4 @@
-use controller::cluster::{ClusterSnapshot, Key, Object};
+use cluster::{ClusterSnapshot, Key, Object};
 use v1::change::Change;
 
 use super::*;

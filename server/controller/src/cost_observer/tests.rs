@@ -1,11 +1,11 @@
 use cost::{CostCause, CostInterval};
 use model::{MicroUsd, Timestamp};
 
-use crate::cluster::testing::{bound_to, claim, key, node, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Key, Observation};
 use crate::testing::SynchronousController;
 use crate::tests::{controller_with, instructions, one_machine};
 use crate::{DecisionId, Effect, Event, Instruction, Settings};
+use cluster::testing::{bound_to, claim, key, node, pod, pool, text};
+use cluster::{ClusterSnapshot, Key, Observation};
 
 const MINUTE: i64 = 60_000;
 

@@ -28,9 +28,9 @@ pub(crate) fn apply_budgets<'v>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::testing::{claim, initialized_cluster, observe, pool, pool_with, text};
-    use crate::cluster::{ClaimRecord, ClusterState, Object, PoolRecord};
     use crate::disruption::method::DisruptionView;
+    use cluster::testing::{claim, initialized_cluster, observe, pool, pool_with, text};
+    use cluster::{ClaimRecord, ClusterState, Object, PoolRecord};
     use model::{BudgetLimit, BudgetWindow, Cron, Millis, NodePool, TimeZone};
 
     /// Nodes allowed and held of three selected ones, the first of which leaves.

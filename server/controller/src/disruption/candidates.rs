@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::method::DisruptionView;
 use super::selection::{MachineNames, PoolFacts, PoolNodes, Protection, Protections, allowance_in_cluster};
-use crate::cluster::{ClaimRecord, ClusterState, NodeRecord, PoolRecord, Replacement, Target};
+use cluster::{ClaimRecord, ClusterState, NodeRecord, PoolRecord, Replacement, Target};
 use model::disruption_policy::DisruptionReason;
 use model::removal::ClusterBudget;
 use model::{BudgetLimit, NodeName, PoolName, Text, Timestamp};
@@ -170,8 +170,8 @@ fn assigned_nodes(state: &ClusterState) -> BTreeSet<NodeName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::testing::{initialized_cluster, key, node, observe, pod, pool, text};
-    use crate::cluster::{Object, PodRecord};
+    use cluster::testing::{initialized_cluster, key, node, observe, pod, pool, text};
+    use cluster::{Object, PodRecord};
     use model::ClaimName;
 
     fn names<'v>(view: &DisruptionView<'v>) -> Vec<&'v str> {

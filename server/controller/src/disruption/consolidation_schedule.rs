@@ -26,7 +26,7 @@ pub(crate) struct Consolidation {
     pub searched_at: Option<Timestamp>,
     /// Whether the last plan found machines to remove.
     pub found_savings: bool,
-    /// [`ClusterState::pods_left`](crate::cluster::ClusterState::pods_left) at the last plan.
+    /// [`ClusterState::pods_left`](cluster::ClusterState::pods_left) at the last plan.
     pub pods_left: u64,
     /// The last look that led to nothing.
     pub idle: Option<Idle>,
@@ -43,7 +43,7 @@ pub(crate) struct Consolidation {
 #[derive(Debug)]
 pub(crate) struct PendingConsolidation {
     pub number: PlanNumber,
-    /// [`ClusterState::openings_version`](crate::cluster::ClusterState::openings_version) in the request.
+    /// [`ClusterState::openings_version`](cluster::ClusterState::openings_version) in the request.
     pub version: u64,
     /// The last decision before the request.
     pub last_decision: Option<DecisionId>,
@@ -58,7 +58,7 @@ pub(crate) struct PendingConsolidation {
 /// A look at the cluster that led to nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Idle {
-    /// [`ClusterState::openings_version`](crate::cluster::ClusterState::openings_version) at that time.
+    /// [`ClusterState::openings_version`](cluster::ClusterState::openings_version) at that time.
     version: u64,
     /// When the next look may find something without a change.
     until: Timestamp,

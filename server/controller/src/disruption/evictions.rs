@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::candidates::Candidate;
 use super::method::DisruptionView;
 use super::selection::{EvictionLimits, MachineEvictions};
-use crate::cluster::{NodeRecord, PodRecord};
+use cluster::{NodeRecord, PodRecord};
 use model::Text;
 use model::removal::ReplicaCount;
 

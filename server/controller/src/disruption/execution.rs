@@ -13,12 +13,12 @@ use super::method::{DisruptionView, Method};
 use super::methods;
 use super::selection::{RemovalAnswer, RemovalRecord};
 use super::{CONSOLIDATION, DecisionQueue, Disruption, Pass, Proposal, Selected};
-use crate::cluster::ClusterState;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::guardrails::shadow::ShadowInput;
 use crate::nodeclaim::{DrainTerms, TerminationReason};
 use crate::{Decision, DecisionId, DecisionReason, Effect, OutgoingNode, Removal};
+use cluster::ClusterState;
 use model::removal::RemovalReason;
 use model::{ClaimName, MicroUsd};
 

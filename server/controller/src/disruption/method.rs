@@ -7,9 +7,9 @@ use super::replacement_backoff::ReplacementBackoff;
 pub(crate) use super::selection::{BlockedRepair, PlannedReplacement, Selection};
 use super::selection::{MachineNames, SelectionFacts, SelectionInput};
 use super::settings::RepairMode;
-use crate::cluster::{ClaimRecord, ClusterState};
 use crate::nodeclaim::DrainTerms;
 use crate::{FeatureGates, MethodReason};
+use cluster::{ClaimRecord, ClusterState};
 use model::{BudgetLimit, ClaimName, Millis, Text, Timestamp};
 
 /// A disruption method (Karpenter: disruption methods).

@@ -58,8 +58,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::cluster::ClusterState;
     use crate::disruption::method::DisruptionView;
+    use cluster::ClusterState;
     use model::Timestamp;
 
     #[test]

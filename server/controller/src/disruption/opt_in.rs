@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use crate::Removal;
-use crate::cluster::{ClaimRecord, PoolRecord};
 use crate::cluster_controller::ClusterController;
+use cluster::{ClaimRecord, PoolRecord};
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::removal::{OptInNode, OptInPool, RemovalReason};
 use model::resources::CPU;

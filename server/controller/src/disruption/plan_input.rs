@@ -2,14 +2,14 @@
 
 use super::candidates::Candidates;
 use super::method::DisruptionView;
-use super::running_cluster::running_cluster;
 use crate::provisioning::DisruptionFacts;
+use cluster::running_cluster;
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
 use model::input::PlanningInput;
 use model::offering::SharedCatalogue;
 use model::removal::DoNotDisrupt;
 use model::running::RunningCluster;
-use model::{NodeStage, NotReady, PoolName};
+use model::{NodeStage, NotReady, PoolName, Text};
 
 /// What a plan of disruption is made from. Nodes whose removal is decided leave; nodes that are not
 /// initialized take no pod; nodes of NodePools that are frozen or wait after a failure stay.
@@ -27,6 +27,10 @@ pub(super) fn build(facts: &DisruptionFacts) -> (PlanningInput, RunningCluster) 
     let mut running = running_cluster(&facts.state, &mut input, facts.move_interval);
     limit_by_cluster_budget(facts, &mut running);
     for running in &mut running.nodes {
+        // A pod without an owner is planned elsewhere like any other, as in each drain. A plan from files lets it go.
+        for pod in running.pods.iter_mut().filter(|pod| pod.facts.workload.starts_with("Pod/")) {
+            pod.facts.workload = Text::from(format!("Unowned/{}", pod.facts.key.name));
+        }
         let node = &mut input.nodes[running.node as usize];
         node.unschedulable |= matches!(node.stage, NodeStage::InFlight | NodeStage::Registered);
         let Some(claim) = running.claim.as_ref().map(|claim| &claim.name) else { continue };

@@ -65,9 +65,9 @@ impl DecisionQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::testing::text;
     use crate::disruption::EMPTY;
     use crate::{DecisionReason, Removal};
+    use cluster::testing::text;
     use model::Timestamp;
 
     fn removing(id: u64, claims: &[&str]) -> Decision {

@@ -9,13 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::removal_facts::removal_pod;
 use super::selection::RemovalCheck;
 use crate::Finding;
 use crate::Removal;
-use crate::cluster::{ClaimRecord, NodeRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
+use cluster::{ClaimRecord, NodeRecord, PodRecord, removal_pod};
 use model::removal::{
     ClusterBudget, NodeRemoval, RemovalInput, RemovalNode, RemovalPlan, RemovalPool, RemovalReason, ReplicaCount,
 };

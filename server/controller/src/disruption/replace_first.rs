@@ -12,7 +12,7 @@ use super::candidates::{Candidate, Candidates};
 use super::evictions::{EvictionReader, is_drain_blocked};
 use super::method::DisruptionView;
 use super::selection::{MachineEvictions, OutgoingMachine, OutgoingMachines, OutgoingPool, PoolFacts, StaticCounts};
-use crate::cluster::{ClaimRecord, PodRecord, PoolRecord};
+use cluster::{ClaimRecord, PodRecord, PoolRecord};
 use model::disruption_policy::DisruptionReason;
 use model::resources::NODES;
 use model::{Text, Timestamp};

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::replacement::ReplacementWait;
+use cluster::replacement::ReplacementWait;
 use model::{ClaimName, Millis, PoolName, Timestamp};
 
 /// Wait after the first failure of a NodePool.

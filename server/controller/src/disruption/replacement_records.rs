@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cluster::replacement::{RecordedReplacement, ReplacementWait, ReplacementsRead};
+use cluster::replacement::{RecordedReplacement, ReplacementWait, ReplacementsRead};
 use model::{ClaimName, PoolName};
 
 /// What the store has of the replacements of one cluster.

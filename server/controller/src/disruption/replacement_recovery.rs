@@ -11,10 +11,10 @@
 use std::collections::BTreeSet;
 
 use super::replacement_records::EndedRecords;
-use crate::cluster::replacement::{RecordedReplacement, ReplacementsRead};
-use crate::cluster::{NOMINATION_WINDOW, Target};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::{Decision, Effect};
+use cluster::replacement::{RecordedReplacement, ReplacementsRead};
+use cluster::{NOMINATION_WINDOW, Target};
 use model::{ClaimName, PodKey};
 
 impl ClusterController {

@@ -18,11 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Proposal;
 use super::method::PlannedReplacement;
-use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::status_reporter::Rejection;
 use crate::{Finding, Removal, UnplacedPod};
+use cluster::Target;
 use model::plan::ReasonCode;
 use model::{ClaimName, Millis, Text, Timestamp};
 

@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 
 use super::CONSOLIDATION;
-use crate::cluster::{PodRecord, Target};
 use crate::cluster_controller::ClusterController;
 use crate::{DecisionId, DecisionReason};
+use cluster::{PodRecord, Target};
 use model::{ClaimName, NodeName, Timestamp};
 
 impl ClusterController {

@@ -1,7 +1,7 @@
 use super::method::InterruptionNotice;
 use super::*;
-use crate::cluster::testing::{claim, initialized_cluster, observe, pool, pool_with, text};
-use crate::cluster::{ClaimRecord, Object};
+use cluster::testing::{claim, initialized_cluster, observe, pool, pool_with, text};
+use cluster::{ClaimRecord, Object};
 use model::BudgetLimit;
 
 const INTERVAL: Millis = Millis::from_secs(10);

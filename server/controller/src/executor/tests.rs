@@ -2,7 +2,7 @@ use crate::{Instruction, InstructionId};
 use model::{CapacityType, LaunchFailure};
 
 use super::*;
-use crate::cluster::testing::text;
+use cluster::testing::text;
 
 fn terminate(claim: &str) -> Effect {
     let (cluster, cluster_uid) = (text("c1"), text("uid-1"));

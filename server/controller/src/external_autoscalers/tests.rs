@@ -1,11 +1,9 @@
-use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
-use crate::cluster::{
-    AutoscalerRecord, ClaimRecord, ClusterSnapshot, NodeRecord, Object, Observation, PodRecord, PoolRecord,
-};
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::methods::emptiness::Emptiness;
 use crate::testing::SynchronousController;
 use crate::{Effect, Event, PlanError, PlanOutcome, Settings};
+use cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
+use cluster::{AutoscalerRecord, ClaimRecord, ClusterSnapshot, NodeRecord, Object, Observation, PodRecord, PoolRecord};
 use model::input::PlanningInput;
 use model::{Millis, NotReady, Timestamp};
 use verifier::{Rule, Violation};
@@ -178,14 +176,14 @@ fn a_node_claim_of_another_owner_is_not_changed_even_when_deleted() {
 fn a_pod_nominated_by_others_uses_capacity_of_its_node_and_keeps_it() {
     let mut state = initialized_cluster(pool(), &["m0"]);
     let nominated = PodRecord { nominated: Some(text("n-m0")), ..pod("a", 100) };
-    crate::cluster::testing::observe(&mut state, 0, [Object::Pod(nominated.clone())]);
+    cluster::testing::observe(&mut state, 0, [Object::Pod(nominated.clone())]);
     let input = state.planning_input(&model::input::Policy::default(), Timestamp::from_millis(0));
     assert_eq!((input.pods.len(), input.nodes[0].pods.len()), (0, 1));
     let view = DisruptionView::of(&state, Timestamp::from_millis(60_000));
     assert!(Emptiness.select(&view).removals.is_empty());
     // Its nominated node is deleted: it is planned like any other.
     let elsewhere = PodRecord { nominated: Some(text("n-m9")), ..nominated };
-    crate::cluster::testing::observe(&mut state, 1, [Object::Pod(elsewhere), Object::Pod(bound_to("m0", pod("b", 1)))]);
+    cluster::testing::observe(&mut state, 1, [Object::Pod(elsewhere), Object::Pod(bound_to("m0", pod("b", 1)))]);
     let input = state.planning_input(&model::input::Policy::default(), Timestamp::from_millis(1));
     assert_eq!((input.pods.len(), input.nodes[0].pods.len()), (1, 1));
 }

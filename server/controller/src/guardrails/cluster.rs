@@ -14,7 +14,7 @@ use super::shadow_content::ShadowContent;
 
 use super::unannounced_deletions::UnannouncedDeletions;
 use crate::DecisionReason;
-use crate::cluster::Object;
+use cluster::Object;
 use model::disruption_policy::DisruptionPolicy;
 use model::{ClaimName, Millis, NodeName, PodKey, PoolName, Text, Timestamp};
 

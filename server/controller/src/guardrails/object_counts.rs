@@ -1,6 +1,6 @@
 //! Number of objects in a cluster, by which losses are measured.
 
-use crate::cluster::{ClusterSnapshot, ClusterState};
+use cluster::{ClusterSnapshot, ClusterState};
 
 /// Number of objects in a cluster, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

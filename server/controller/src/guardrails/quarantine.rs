@@ -41,7 +41,7 @@ use std::collections::BTreeSet;
 
 use super::object_counts::ObjectCounts;
 use super::settings::QuarantineRule;
-use crate::cluster::{ClusterSnapshot, ClusterState, Observation};
+use cluster::{ClusterSnapshot, ClusterState, Observation};
 use model::{ClusterName, Millis, ProviderId, Timestamp};
 
 /// How long an operator's confirmation is valid. Two cloud listings, which detect orphaned

@@ -8,9 +8,9 @@ use super::removal::{
     BlockCause, BulkDeletion, Distrust, Evidence, GateDecision, MachineFacts, NodeState, RemovalConstraints,
     evaluate_removal,
 };
-use crate::cluster::{Key, NodeRecord, Observation};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::{DrainTerms, LostNode, ManagedClaim, StageKind, TerminationReason};
+use cluster::{Key, NodeRecord, Observation};
 use model::disruption_policy::DisruptionPolicy;
 use model::{ClaimName, MicroUsd, Millis, NodeName, PoolName, Timestamp};
 

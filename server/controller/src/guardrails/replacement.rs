@@ -14,9 +14,9 @@
 //! again.
 
 use super::disabled_guards::Guard;
-use crate::cluster::{NodeRecord, PodRecord, Target};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::{ManagedClaim, StageKind};
+use cluster::{NodeRecord, PodRecord, Target};
 use model::{ClaimName, Millis, Timestamp};
 
 impl ClusterController {

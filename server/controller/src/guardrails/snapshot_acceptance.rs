@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use super::ObjectCounts;
 use super::quarantine::{LossEvidence, Quarantine, SuspectedLoss, detect_loss, detect_missing_pods};
 use super::unannounced_deletions;
-use crate::cluster::{ClusterSnapshot, ClusterState, Key, Observation};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::{Effect, LaunchState, Listing, Removal};
+use cluster::{ClusterSnapshot, ClusterState, Key, Observation};
 use model::{ClaimName, Millis, ProviderId, Text, Timestamp};
 
 /// For this long a Node on which the API server listed pods does not count as empty, unless the

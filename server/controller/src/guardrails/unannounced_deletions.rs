@@ -5,7 +5,7 @@
 //! its Node is removed, or it had no Node; a Node has a deletion timestamp or is not ready; a
 //! NodeClaim has a deletion timestamp or was not launched; either may be terminating; a NodePool has a deletion
 //! timestamp while it waits for its NodeClaims. Deletions without such an announcement
-//! ([`ClusterState::unannounced_deletion`](crate::cluster::ClusterState::unannounced_deletion)) are
+//! ([`ClusterState::unannounced_deletion`](cluster::ClusterState::unannounced_deletion)) are
 //! counted within a window, and the objects are kept. When too much of the previous state is lost,
 //! the objects are restored and the cluster enters [`quarantine`](super::quarantine). Until then, a
 //! Node that lost a pod in this way is not treated as empty.
@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use super::ObjectCounts;
-use crate::cluster::Object;
+use cluster::Object;
 use model::{Millis, NodeName, Timestamp};
 
 /// Deleted objects, oldest first.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::cluster::{Booking, HOLD, HoldId, Target};
-use model::{Labels, MicroUsd, PodShape, Taint, Text, Timestamp, Toleration, TolerationOperator};
+use cluster::{Booking, HoldId, Target};
+use model::{Labels, MicroUsd, PodShape, Text, Timestamp};
 
 /// What a hold promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,14 +137,5 @@ impl CapacityHold {
                 pods: place.pods,
             })
         })
-    }
-}
-
-impl HoldId {
-    /// What pods of a dedicated hold need: its nodes, and the toleration of their taint.
-    pub(crate) fn confine(&self, shape: &mut PodShape) {
-        shape.node_selector.insert(Text::from(HOLD), self.0.clone());
-        let Taint { key, value, effect } = self.taint();
-        shape.tolerations.push(Toleration { key, operator: TolerationOperator::Equal, value, effect: Some(effect) });
     }
 }

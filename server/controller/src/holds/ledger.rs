@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{CapacityHold, HoldCounts, HoldEnd, HoldId, HoldStatus};
 use crate::DecisionId;
-use crate::cluster::Bookings;
 use crate::provisioning::PlanNumber;
+use cluster::Bookings;
 use model::{Millis, PoolName, Text, Timestamp};
 
 /// Time between two checks of the places of holds while the cluster changes.
@@ -286,7 +286,7 @@ mod tests {
     }
 
     fn place() -> HoldPlace {
-        HoldPlace { target: crate::cluster::Target::Claim("m".into()), pod_set: 0, pods: 1, price: MicroUsd(5) }
+        HoldPlace { target: cluster::Target::Claim("m".into()), pod_set: 0, pods: 1, price: MicroUsd(5) }
     }
 
     #[test]

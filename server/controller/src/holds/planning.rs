@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::ledger::HoldPlan;
 use super::{CapacityHold, HOLD, HoldEnd, HoldId, HoldKind, HoldPlace};
-use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::order::charged_cost;
 use crate::provisioning::pending_plan::{have_limits_room, is_node_still_usable};
 use crate::provisioning::{PlanAnswer, PlanJob, PlanRequest, Planned};
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, PlannedMachine};
+use cluster::Target;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, ReasonCode};
 use model::{ClaimName, MicroUsd, Millis, Pod, Requirement, Text};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CapacityHold, HoldEnd, HoldId};
 use crate::Effect;
-use crate::cluster::{NodeRecord, Target};
 use crate::cluster_controller::{ClusterController, Context};
+use cluster::{NodeRecord, Target};
 use model::{Text, Timestamp};
 
 impl ClusterController {

@@ -2,8 +2,8 @@
 
 use super::{CapacityHold, HoldId, HoldKind};
 use crate::UnplacedPod;
-use crate::cluster::{ClusterState, PodRecord, admits, hold_of};
 use crate::cluster_controller::ClusterController;
+use cluster::{ClusterState, PodRecord, admits, hold_of};
 use model::plan::{Reason, ReasonCode};
 use model::{NodeName, PodKey, Text};
 

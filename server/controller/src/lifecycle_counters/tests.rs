@@ -1,13 +1,13 @@
 use model::{RefusedOption, Timestamp};
 
 use super::*;
-use crate::cluster::replacement::{RecordedReplacement, Replacement};
-use crate::cluster::testing::{bound_to, claim, key, node, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Key, Observation};
 use crate::disruption::{CONSOLIDATION, DRIFT, EMPTY};
 use crate::testing::SynchronousController;
 use crate::tests::{controller_with, instructions, launched, order_for_a};
 use crate::{Effect, Event, Instruction, MethodReason, Removal};
+use cluster::replacement::{RecordedReplacement, Replacement};
+use cluster::testing::{bound_to, claim, key, node, pod, pool, text};
+use cluster::{ClusterSnapshot, Key, Observation};
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use model::node_class::{NodeClassQuery, NodeClassStatus, Resolution, ResolvedNodeClass};
 use model::{ClusterFacts, Millis};
 
-use crate::cluster::ClassRecord;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::settings::ClassFacts;
 use crate::{Effect, Finding};
+use cluster::ClassRecord;
 
 /// Time between two resolutions of an EC2NodeClass (Karpenter AWS: subnets and reservations every minute).
 const INTERVAL: Millis = Millis::from_mins(1);

@@ -1,10 +1,10 @@
 //! What blocks a node from removal now, by the state of its cluster.
 
-use crate::cluster::{NodeRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption::candidates::{Candidate, Candidates};
 use crate::disruption::method::DisruptionView;
 use crate::guardrails::BlockReason;
+use cluster::{NodeRecord, PodRecord};
 use model::disruption_plan::{Block, BlockCode};
 use model::disruption_policy::DisruptionReason;
 use model::removal::RemovalReason;

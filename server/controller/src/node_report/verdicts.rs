@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::Verdict;
 use super::blocks::LiveBlocks;
-use crate::cluster::PodRecord;
 use crate::disruption::candidates::Candidate;
 use crate::disruption::settings::RepairMode;
 use crate::disruption::{expiry_of, repair_of};
+use cluster::PodRecord;
 use model::disruption_plan::{Block, BlockCode};
 use model::disruption_policy::{ConsolidationPolicy, DisruptionReason};
 use model::interruption::InterruptionKind;

@@ -147,8 +147,8 @@ impl NodeClaims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::ClaimRecord;
     use crate::nodeclaim::TerminationReason;
+    use cluster::ClaimRecord;
     use model::Timestamp;
 
     fn claims(names: &[&str]) -> NodeClaims {

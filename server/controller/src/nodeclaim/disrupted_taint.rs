@@ -5,8 +5,8 @@
 //! it is there, so the agent takes it off; it never leads to a removal.
 
 use crate::Instruction;
-use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::cluster_controller::{ClusterController, Context};
+use cluster::{ClaimRecord, NodeRecord};
 use model::{NodeName, Text, Timestamp};
 
 /// What the taint means for the Node.

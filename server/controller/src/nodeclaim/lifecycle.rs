@@ -8,9 +8,6 @@
 use std::collections::BTreeSet;
 
 use super::{DrainTerms, LaunchOutcome, LaunchedInstance, ManagedClaim, StageKind, TerminationReason};
-use crate::cluster::assignments::NOMINATION_WINDOW;
-use crate::cluster::planning::{UNREGISTERED, is_ephemeral};
-use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::launch_evidence::ReadyNode;
 use crate::launch_template::launch_template;
@@ -18,6 +15,9 @@ use crate::{
     DecidedLaunch, Decision, DecisionId, DecisionReason, Effect, Instruction, InstructionId, Launched, PlannedMachine,
     order,
 };
+use cluster::assignments::NOMINATION_WINDOW;
+use cluster::planning::{UNREGISTERED, is_ephemeral};
+use cluster::{ClaimRecord, NodeRecord};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::{
     CapacityType, ClaimName, InstanceTypeName, LaunchFailure, LaunchOption, LaunchOrder, Millis, ProviderId, Text,

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ListedInstance, Listing, ManagedClaim, StageKind, TerminationReason};
 use crate::Finding;
-use crate::cluster::{ClaimRecord, Key, Observation};
 use crate::cluster_controller::{ClusterController, Context};
+use cluster::{ClaimRecord, Key, Observation};
 use model::labels::NODEPOOL;
 use model::{ClaimName, Millis, PoolName, ProviderId, Timestamp};
 

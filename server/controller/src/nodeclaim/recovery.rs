@@ -24,10 +24,10 @@
 use std::collections::BTreeSet;
 
 use super::{DecidedLaunch, DrainTerms, LaunchState, ManagedClaim, OpenLaunch, PendingRecovery, TerminationReason};
-use crate::cluster::ClaimRecord;
-use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::{Effect, Finding, Instruction, PlannedMachine, order};
+use cluster::ClaimRecord;
+use cluster::Target;
 use model::drain::RecordedDrain;
 use model::{ClaimName, MicroUsd, Millis, PodKey, ProviderId, Text, Timestamp};
 

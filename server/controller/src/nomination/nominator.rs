@@ -3,9 +3,9 @@
 use super::registration_gate::RegistrationGate;
 use super::retries::NominationRetries;
 use super::view::{NominationView, needs_node};
-use crate::cluster::{ClusterState, NodeRecord, Object, PodRecord};
 use crate::nodeclaim::NodeClaims;
 use crate::{Instruction, PodNomination};
+use cluster::{ClusterState, NodeRecord, Object, PodRecord};
 use model::{ClaimName, Millis, PodKey, Timestamp};
 
 /// Holds Nodes until their pods are nominated, and repeats lost nominations.
@@ -100,10 +100,10 @@ fn becomes_schedulable(node: &NodeRecord, state: &ClusterState) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Target;
-    use crate::cluster::testing::{claim, initialized_cluster, key, node, observe, pod, pool, text};
     use crate::nodeclaim::ManagedClaim;
     use crate::nomination::registration_gate::MAX_NODE_WAIT;
+    use cluster::Target;
+    use cluster::testing::{claim, initialized_cluster, key, node, observe, pod, pool, text};
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millis(millis)

@@ -27,9 +27,9 @@ use std::collections::BTreeMap;
 use super::retries::NominationRetries;
 use super::view::NominationView;
 use crate::DecisionId;
-use crate::cluster::planning::{UNREGISTERED, is_ephemeral};
-use crate::cluster::{NodeRecord, Target};
 use crate::nodeclaim::{ManagedClaim, NodeClaims, StageKind};
+use cluster::planning::{UNREGISTERED, is_ephemeral};
+use cluster::{NodeRecord, Target};
 use model::{ClaimName, Millis, PoolName, Timestamp};
 
 /// How long a Node that is not ready is held for the sake of its nominations, counted from its
@@ -334,7 +334,7 @@ fn is_registrable(node: &NodeRecord) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::testing::{claim, text};
+    use cluster::testing::{claim, text};
 
     #[test]
     fn a_claim_of_the_same_name_begins_anew() {

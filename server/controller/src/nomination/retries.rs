@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use super::view::{NominationView, heeds_nominations, needs_node, nomination, spread_refuses_nomination};
 use crate::Instruction;
-use crate::cluster::planning::UNREGISTERED;
-use crate::cluster::{ClusterState, NodeRecord, PodRecord, Target};
+use cluster::planning::UNREGISTERED;
+use cluster::{ClusterState, NodeRecord, PodRecord, Target};
 use model::taints::first_untolerated;
 use model::{ClaimName, Millis, NodeName, PodKey, Resources, Taint, Timestamp};
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::super::testing::SynchronousController;
 use super::super::{Effect, Event, Instruction, InstructionId, Launched, PlanOutcome, Settings};
-use crate::cluster::testing::{node, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
+use cluster::testing::{node, pod, pool, text};
+use cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use model::input::PlanningInput;
 use model::labels::{HOSTNAME, REGISTERED, ZONE};
 use model::plan::{Plan, PlanReport, PlannedNode};

@@ -1,8 +1,8 @@
 //! What the nominator reads, and which pods can be nominated.
 
 use crate::PodNomination;
-use crate::cluster::{ClusterState, PodRecord, Target};
 use crate::nodeclaim::NodeClaims;
+use cluster::{ClusterState, PodRecord, Target};
 use model::labels::HOSTNAME;
 use model::pod::SpreadConstraint;
 use model::taints::first_untolerated;

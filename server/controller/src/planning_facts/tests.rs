@@ -1,8 +1,8 @@
 use super::*;
-use crate::cluster::testing::{claim, node, observe, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Object, Observation};
 use crate::guardrails::Freeze;
 use crate::{Event, RegionState, Settings};
+use cluster::testing::{claim, node, observe, pod, pool, text};
+use cluster::{ClusterSnapshot, Object, Observation};
 use model::ClusterName;
 
 fn at(seconds: i64) -> Timestamp {

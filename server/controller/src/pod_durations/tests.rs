@@ -1,9 +1,9 @@
 use model::Millis;
 
 use super::*;
-use crate::cluster::ClusterSnapshot;
-use crate::cluster::testing::{bound_to, key, pod};
 use crate::durations::DURATION_BOUNDS;
+use cluster::ClusterSnapshot;
+use cluster::testing::{bound_to, key, pod};
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crate::cluster::PodRecord;
+use cluster::PodRecord;
 use model::{PodKey, Timestamp};
 
 /// Order in which pods are planned: priority, age, name.
@@ -77,7 +77,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::cluster::testing::pod;
+    use cluster::testing::pod;
     use model::PodShape;
 
     fn waiting(name: &str, priority: i32, created: i64) -> PodRecord {

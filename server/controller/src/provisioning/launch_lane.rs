@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::{ClusterState, PodOwner, PodRecord};
 use crate::nodeclaim::NodeClaims;
+use cluster::{ClusterState, PodOwner, PodRecord};
 use model::input::PlanningInput;
 use model::plan::PlannedNode;
 use model::{ClaimName, Millis, PodKey, PriorityLane, Timestamp};

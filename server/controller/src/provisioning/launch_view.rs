@@ -1,8 +1,8 @@
 //! What decides whether a planned machine may still be launched.
 
-use crate::cluster::{ClusterState, PoolRecord};
 use crate::guardrails::Freezes;
 use crate::unavailable_offerings::{ProbeHolder, UnavailableOfferings};
+use cluster::{ClusterState, PoolRecord};
 use model::LaunchOption;
 use model::{CapacityType, ClusterName, PoolName, Text, Timestamp};
 

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::LaunchView;
-use crate::cluster::{ClusterState, PodRecord};
 use crate::guardrails::BackedOffPods;
 use crate::order;
+use cluster::{ClusterState, PodRecord};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::resources::NODES;

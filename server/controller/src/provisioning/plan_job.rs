@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::planning::{DisruptionRequest, PlanAnswer, PlanError, PlanNumber, PlanRequest};
-use crate::cluster::ClusterState;
+use cluster::ClusterState;
 use model::disruption_plan::{DisruptionPlanSettings, SEARCHES};
 use model::input::{PlanningInput, Policy};
 use model::offering::SharedCatalogue;

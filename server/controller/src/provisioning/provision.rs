@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use super::launch_lane::LaneFacts;
 use super::{ArrivedPlan, LaunchView, PlanAnswer, PlanJob, Planned};
-use crate::cluster::assignments::NOMINATION_WINDOW;
-use crate::cluster::{ClusterState, Target};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::{BackedOffPods, ClusterGuardrails};
 use crate::launch_template::launch_template;
@@ -15,6 +13,8 @@ use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::order;
 use crate::unavailable_offerings::Probing;
 use crate::{Decision, DecisionId, DecisionReason, Effect, Instruction, PlannedMachine};
+use cluster::assignments::NOMINATION_WINDOW;
+use cluster::{ClusterState, Target};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlannedNode};
 use model::resources::NODES;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::pending_plan::KEEP_NODES_FOR;
-use crate::cluster::testing::{bound_to, claim, key, node, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PoolRecord};
 use crate::guardrails::{DisabledGuards, Freeze, Guard};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
 use crate::unavailable_offerings::{OfferingKey, UnavailableOffering};
 use crate::{ClusterController, Decision, DecisionAnswer, Effect, Event, Settings};
+use cluster::testing::{bound_to, claim, key, node, pod, pool, text};
+use cluster::{ClusterSnapshot, Key, Object, Observation, PoolRecord};
 use model::resources::NODES;
 use model::{CapacityType, InstanceType, PodKey, Resources, SizeClass, Timestamp};
 

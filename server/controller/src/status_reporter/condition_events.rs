@@ -1,9 +1,9 @@
 //! Events of conditions whose status changes (Karpenter: condition transitions).
 
 use crate::EventReason;
-use crate::cluster::condition_digest::CONSOLIDATABLE;
 use crate::origin::Origin;
 use crate::status::{Condition, EventOrder, ObjectRef, StatusPatch};
+use cluster::condition_digest::CONSOLIDATABLE;
 
 /// Conditions of a NodeClaim without such an Event: the first three have an Event of the same name that says more, and
 /// `Consolidatable` changes with every pod that comes or goes.

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::condition_digest::CONSISTENT;
-use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::status::{Condition, ConditionStatus};
+use cluster::condition_digest::CONSISTENT;
+use cluster::{ClaimRecord, NodeRecord};
 use model::{ClaimName, Millis, Text, Timestamp};
 
 /// Minimum time between two checks of a NodeClaim (Karpenter: consistency).
@@ -96,7 +96,7 @@ fn lack_of(claim: &ClaimRecord, node: &NodeRecord) -> Option<Text> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::testing::{claim, node};
+    use cluster::testing::{claim, node};
     use model::Resources;
 
     /// A NodeClaim that requests CPU, of which 2,000 millicores were promised, and its Node with `cpu` of them.

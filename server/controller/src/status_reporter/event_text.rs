@@ -1,9 +1,9 @@
 //! How Events are composed: the sentence, and the decision that it follows from.
 
 use crate::EventReason;
-use crate::cluster::PodRecord;
 use crate::origin::Origin;
 use crate::status::{EventOrder, ObjectRef};
+use cluster::PodRecord;
 use model::Text;
 
 /// Longest message that the API server accepts (Kubernetes: events).

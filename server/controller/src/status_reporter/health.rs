@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::cluster::PoolRecord;
 use crate::status::{Condition, ConditionStatus};
+use cluster::PoolRecord;
 use model::{PoolName, Text};
 
 /// Number of outcomes kept per NodePool.
@@ -74,7 +74,7 @@ impl RegistrationHealth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::testing::{pool, text};
+    use cluster::testing::{pool, text};
 
     #[test]
     fn two_failures_among_the_last_four_are_unhealthy_and_a_new_revision_starts_over() {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::cluster::Target;
 use crate::cluster_controller::ClusterController;
 use crate::nodeclaim::{ManagedClaim, StageKind, TerminationReason};
 use crate::origin::Origin;
 use crate::status::{EventOrder, ObjectRef};
 use crate::{ClassFacts, EventReason};
+use cluster::Target;
 use model::{ClaimName, Timestamp};
 
 impl ClusterController {

@@ -1,11 +1,11 @@
 //! Events that state what keeps nodes, on their Nodes, NodeClaims and pods.
 
 use crate::EventReason;
-use crate::cluster::{DoNotDisrupt, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::node_report::{NodeBlocks, Verdict};
 use crate::origin::Origin;
 use crate::status::{EventOrder, ObjectRef};
+use cluster::{DoNotDisrupt, PodRecord};
 use model::disruption_plan::{Block, BlockCode};
 use model::removal::RemovalReason;
 use model::{ClaimName, Millis, Timestamp};

@@ -6,10 +6,10 @@
 //! suffices and the interval is longer: otherwise a cluster with constant pod churn would cost its
 //! API server one write a minute and node.
 
-use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::cluster_controller::ClusterController;
 use crate::nodeclaim::StageKind;
 use crate::status::ObjectRef;
+use cluster::{ClaimRecord, NodeRecord};
 use model::{ClaimName, Millis, Timestamp};
 
 /// Minimum interval between two writes for one NodeClaim (Karpenter: the same).

@@ -88,7 +88,7 @@ fn values_of_type(pool: &NodePool, kind: &InstanceType, key: &str) -> Vec<Text> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::testing::{pool, text};
+    use cluster::testing::{pool, text};
     use model::Operator;
 
     /// The message for the pool of t.2 and t.4 with spot offerings in zone z, with this requirement.

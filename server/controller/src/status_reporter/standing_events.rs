@@ -1,6 +1,6 @@
 //! Which nodes are looked at next for the Events that state what keeps them.
 
-use crate::cluster::{ClusterState, NodeRecord};
+use cluster::{ClusterState, NodeRecord};
 use model::{Millis, NodeName, Timestamp};
 
 /// Minimum time between two looks.
@@ -39,7 +39,7 @@ impl StandingEvents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::testing::{initialized_cluster, pool};
+    use cluster::testing::{initialized_cluster, pool};
 
     #[test]
     fn all_nodes_have_their_turn_and_no_pass_looks_at_more_than_twenty() {

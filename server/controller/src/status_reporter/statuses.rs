@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ClassFacts;
-use crate::cluster::condition_digest::{CONSISTENT, CONSOLIDATABLE, DRIFTED};
-use crate::cluster::planning::is_ephemeral;
-use crate::cluster::{ClaimRecord, ClassRecord, ConditionDigest, NodeRecord, PoolRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::status::{Condition, ConditionStatus, ObjectRef, StatusPatch, with_root};
+use cluster::condition_digest::{CONSISTENT, CONSOLIDATABLE, DRIFTED};
+use cluster::planning::is_ephemeral;
+use cluster::{ClaimRecord, ClassRecord, ConditionDigest, NodeRecord, PoolRecord};
 use drift::{Drift, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY};
 use model::node_class::{RESOLVED_CONDITIONS, Resolution};
 use model::resources::NODES;
@@ -243,7 +243,7 @@ impl ClusterController {
             && patch.annotations.is_empty()
             && self.state.claim(name).is_some_and(|claim| {
                 let moment = patch.last_pod_event;
-                claim.condition_digest.matches(patch) && moment.is_none_or(|at| claim.last_pod_event == Some(at))
+                patch.is_shown(claim.condition_digest) && moment.is_none_or(|at| claim.last_pod_event == Some(at))
             })
     }
 

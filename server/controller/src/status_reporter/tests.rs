@@ -8,14 +8,14 @@ mod pods;
 
 use std::sync::Arc;
 
-use crate::cluster::testing::{bound_to, claim, cpu, initialized_cluster, node, pod, pool, text};
-use crate::cluster::{
-    ClaimDriftFacts, ClaimRecord, ClassRecord, ClusterSnapshot, ConditionDigest, NodeRecord, Object, Observation,
-    PodBudgetRecord, PodRecord, PoolRecord, UnmetCondition,
-};
 use crate::status::{ConditionStatus, EventOrder, ObjectRef, StatusPatch};
 use crate::testing::SynchronousController;
 use crate::{Effect, Event, EventReason, FeatureGates, Instruction, InstructionId, PlanOutcome, Settings};
+use cluster::testing::{bound_to, claim, cpu, initialized_cluster, node, pod, pool, text};
+use cluster::{
+    ClaimDriftFacts, ClaimRecord, ClassRecord, ClusterSnapshot, ConditionDigest, NodeRecord, Object, Observation,
+    PodBudgetRecord, PodRecord, PoolRecord, UnmetCondition,
+};
 use model::disruption_policy::{Budget, BudgetLimit};
 use model::input::PlanningInput;
 use model::node_class::{NodeClassQuery, NodeClassStatus, Resolution, ResolvedNodeClass, SubnetEntry};
@@ -202,7 +202,7 @@ fn an_object_has_one_write_in_flight_and_a_failed_one_is_retried_a_minute_later(
 fn pools_managed_by_karpenter_and_their_classes_get_no_status() {
     let mut with_karpenter = snapshot(&[]);
     with_karpenter.autoscalers =
-        vec![crate::cluster::AutoscalerRecord { name: text("karpenter"), live: true, evidence: text("") }];
+        vec![cluster::AutoscalerRecord { name: text("karpenter"), live: true, evidence: text("") }];
     let world = Fixture::new(with_karpenter, Settings::default());
     assert_eq!(world.written, []);
 }
@@ -303,7 +303,7 @@ fn a_class_that_is_deleted_stays_until_its_last_node_claim_is_gone() {
     // Its instance ends first: a NodeClaim deleted before it still counts as long as the instance
     // exists.
     world.handle(3_000, Event::InstanceGone { cluster: text("c"), provider_id: text("aws:///z/i-m0") });
-    world.observe(3_000, Observation::Delete(crate::cluster::Key::Claim(text("m0"))));
+    world.observe(3_000, Observation::Delete(cluster::Key::Claim(text("m0"))));
     world.tick(4_000);
     assert_eq!(last(&world), Some((None, Some("karpenter.k8s.aws/termination"))));
 }
@@ -426,7 +426,7 @@ fn a_deleted_pool_launches_nothing_and_its_claims_are_removed_by_garbage_collect
     going.pool.not_ready = Some(NotReady::NodePool(text("it is being deleted")));
     world.observe(2_000, Observation::upsert(Object::Pool(going)));
     assert_eq!(world.conditions(&p())[3], "ValidationSucceeded=True ValidationSucceeded");
-    world.observe(3_000, Observation::Delete(crate::cluster::Key::Pool(text("p"))));
+    world.observe(3_000, Observation::Delete(cluster::Key::Pool(text("p"))));
     let effects = world.handle(
         4_000,
         Event::Observed {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::cluster::testing::{pool, text};
+use cluster::testing::{pool, text};
 use model::offering::Catalogue;
 use model::{InstanceTypeName, MicroUsd, RefusalCause, Text, Zone};
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use controller::cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Observation};
+use cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Observation};
 use controller::executor::Command;
 use controller::{Effect, NoticeAnswer, Settings};
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use agent_session::{AgentHello, SessionEvent};
-use controller::cluster::Observation;
+use cluster::Observation;
 use controller::executor::CommandId;
 use controller::{Event, Settings};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
 use cloud::simulated::SeededRng;
-use controller::cluster::PodPhase;
+use cluster::PodPhase;
 use fleetwright_proto::v1;
 use model::{ClaimName, ClusterName, ProviderId};
 use tokio::task::JoinSet;

@@ -15,7 +15,7 @@ use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{Answer, Change};
 use agent::config::Credentials;
 use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record, Target};
-use controller::cluster::{ClusterSnapshot, Key, Object, Observation};
+use cluster::{ClusterSnapshot, Key, Object, Observation};
 use fleetwright_proto::v1;
 use model::{ClaimName, ClusterName, ProviderId};
 use serde_json::Value;

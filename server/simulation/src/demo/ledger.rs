@@ -1,7 +1,7 @@
 //! The ledger of a simulated cluster: one line of JSON from the agent's process to the demo's.
 
 use crate::kube::SimulatedCluster;
-use controller::cluster::PodPhase;
+use cluster::PodPhase;
 use serde::{Deserialize, Serialize};
 
 /// Pod names per line; all pods are counted.

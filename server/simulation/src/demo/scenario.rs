@@ -3,7 +3,7 @@
 
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
-use controller::cluster::PodPhase;
+use cluster::PodPhase;
 use fleetwright_proto::v1;
 use model::labels::{ARCH, CAPACITY_TYPE, ZONE};
 use model::{Millis, Timestamp};

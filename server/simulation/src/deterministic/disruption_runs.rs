@@ -2,7 +2,7 @@
 //! node each, and templates that change.
 
 use cloud::simulated::{FaultProfile, SeededRng};
-use controller::cluster::PoolRecord;
+use cluster::PoolRecord;
 use model::disruption_policy::{Budget, BudgetLimit, BudgetWindow, DisruptionReason};
 use model::labels::NODEPOOL;
 use model::{Cron, Millis, NodePool, PoolName, Resources, TimeZone};

@@ -7,7 +7,7 @@
 //! An instruction may be delayed, and a server cannot know what happened meanwhile: pods that were created and capacity
 //! that was lost since then are not held against it ([`INSTRUCTION_DELAY`]).
 
-use controller::cluster::{ClaimRecord, PodRecord, PoolRecord};
+use cluster::{ClaimRecord, PodRecord, PoolRecord};
 use fleetwright_proto::v1;
 use model::disruption_policy::DisruptionReason;
 use model::{ClaimName, Millis, NodeName, PoolName, Timestamp};

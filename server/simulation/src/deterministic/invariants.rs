@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use cloud::provider::InstanceState;
 use cloud::simulated::LedgerEntry;
-use controller::cluster::{ClaimRecord, PodPhase};
+use cluster::{ClaimRecord, PodPhase};
 use model::resources::NODES;
 use model::{ClaimName, ClusterName, Millis, NodeName, ProviderId, Resources, Text, Timestamp};
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::ValueEnum;
 use cloud::simulated::FaultProfile;
-use controller::cluster::PoolRecord;
+use cluster::PoolRecord;
 use cost::CostParts;
 use futures::future::FutureExt;
 use model::{ClaimName, MicroUsd, Millis, PoolName, Resources, Timestamp};

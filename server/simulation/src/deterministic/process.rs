@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use controller::cluster::Observation;
+use cluster::Observation;
 use controller::executor::CommandId;
 use controller::guardrails::settings::CircuitBreakerRule;
 use controller::{Decision, Effect, Event, NewPlanner, PlanRequest, PlanWorker};

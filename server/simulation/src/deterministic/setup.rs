@@ -3,7 +3,7 @@
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
 use cloud::simulated::{FaultProfile, SeededRng, SimulatedCloud};
-use controller::cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
+use cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use controller::search_allowance::SearchSettings;
 use controller::{DisruptionRequest, NewPlanner, Planner, Settings};
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionPolicy};

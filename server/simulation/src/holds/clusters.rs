@@ -42,7 +42,7 @@ impl Clusters {
     pub(super) fn holds_of_claims(&self) -> BTreeMap<ClaimName, Option<String>> {
         let of_one = |api: &Arc<SimulatedApi>| {
             api.with(|cluster| {
-                let claim = |claim: &controller::cluster::ClaimRecord| {
+                let claim = |claim: &cluster::ClaimRecord| {
                     (claim.name.clone(), claim.labels.get(HOLD).map(ToString::to_string))
                 };
                 cluster.claims().map(claim).collect::<Vec<_>>()

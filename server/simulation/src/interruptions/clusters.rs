@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use controller::cluster::PodPhase;
+use cluster::PodPhase;
 use fleetwright_proto::simulation::v1::{LaunchRequest, Override};
 use fleetwright_proto::v1;
 use model::labels::CAPACITY_TYPE;

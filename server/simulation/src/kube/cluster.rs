@@ -32,7 +32,7 @@ mod workload;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::simulated::SeededRng;
-use controller::cluster::{
+use cluster::{
     ClaimRecord, ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, Observation, PodPhase,
     PodRecord,
 };

@@ -1,6 +1,6 @@
 //! Clusters at rest, for runs that begin with machines.
 
-use controller::cluster::LaunchedFacts;
+use cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
 use model::{ClaimName, Labels, Millis, NodeName, PoolName, ProviderId, Requirements, Resources, Text, Timestamp};

@@ -237,7 +237,7 @@ fn manifests() -> Vec<v1::ManifestRecord> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use controller::cluster::PodPhase;
+    use cluster::PodPhase;
 
     use super::*;
 

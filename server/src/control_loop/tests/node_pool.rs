@@ -1,6 +1,6 @@
 //! A NodePool with one instance type.
 
-use controller::cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
+use cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use model::labels::{ARCH, INSTANCE_TYPE, OS};
 use model::offering::SharedCatalogue;
 use model::resources::{CPU, MEMORY, PODS};

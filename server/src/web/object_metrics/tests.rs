@@ -1,4 +1,4 @@
-use controller::cluster::{ClaimRecord, NodeRecord, Object, Observation, PodRecord};
+use cluster::{ClaimRecord, NodeRecord, Object, Observation, PodRecord};
 use model::{Labels as ObjectLabels, PodShape};
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use controller::cluster::PodRecord;
+use cluster::PodRecord;
 use controller::{ClaimOrder, DecisionId, Launched};
 use model::{NodeName, PodKey, Text, Timestamp};
 

@@ -1,6 +1,6 @@
 //! Pods that wait for a node, and when the server first had them.
 
-use controller::cluster::PodRecord;
+use cluster::PodRecord;
 use model::{PodKey, Text, Timestamp};
 use rustc_hash::FxHashMap;
 

@@ -1,7 +1,7 @@
 //! Steps that the agent carries out: from an instruction until its answer, and what the cluster
 //! shows of pods.
 
-use controller::cluster::{Key, NodeRecord, Object, Observation, PodRecord};
+use cluster::{Key, NodeRecord, Object, Observation, PodRecord};
 use controller::{DecisionId, InstructionId};
 use model::{ClaimName, PodKey, ProviderId, Timestamp};
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use controller::cluster::{LaunchedFacts, NodeRecord, Object, Observation, PodPhase, PodRecord, Scheduling};
+use cluster::{LaunchedFacts, NodeRecord, Object, Observation, PodPhase, PodRecord, Scheduling};
 use controller::executor::Retry;
 use controller::{ClaimOrder, DecisionReason, PlannedMachine, Removal};
 use model::{CapacityType, Labels, LaunchOrder, PriorityLane, Requirements, Resources};

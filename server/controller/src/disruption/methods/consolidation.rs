@@ -69,7 +69,7 @@ pub(crate) fn consolidatable(view: &DisruptionView<'_>) -> ConsolidatableNodes {
     let candidates = Candidates::collect(view);
     for candidate in candidates.iter().filter(|candidate| is_consolidated(candidate)) {
         let node = &candidate.node.name;
-        if !view.state.pods_on(node).any(crate::cluster::PodRecord::is_reschedulable) {
+        if !view.state.pods_on(node).any(cluster::PodRecord::is_reschedulable) {
             continue;
         }
         let Some(last) = view.state.last_pod_event(node) else { continue };

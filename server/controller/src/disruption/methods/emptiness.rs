@@ -6,11 +6,11 @@
 //! eviction stays: its drain would not end.
 
 use crate::MethodReason;
-use crate::cluster::{ClusterState, PodRecord};
 use crate::disruption::candidates::{Candidate, Candidates};
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::selection::{EmptyMachine, EmptyMachines, SelectionFacts, SelectionInput};
 use crate::nodeclaim::DrainTerms;
+use cluster::{ClusterState, PodRecord};
 use model::removal::RemovalReason;
 
 /// The reason of its decisions.

@@ -8,10 +8,10 @@
 //! earlier, each by another part of it.
 
 use crate::MethodReason;
-use crate::cluster::ClaimRecord;
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::selection::{ExpiringMachine, ExpiringMachines, MachineNames, SelectionFacts, SelectionInput};
 use crate::nodeclaim::DrainTerms;
+use cluster::ClaimRecord;
 use model::Timestamp;
 use model::removal::RemovalReason;
 

@@ -5,10 +5,10 @@
 
 use super::super::selection::AnnouncedMachine;
 use crate::MethodReason;
-use crate::cluster::{HOLD, PodRecord};
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::selection::{SelectionFacts, SelectionInput};
 use crate::nodeclaim::DrainTerms;
+use cluster::{HOLD, PodRecord};
 use model::removal::RemovalReason;
 use model::{ClaimName, Text};
 

@@ -9,13 +9,13 @@
 use std::collections::BTreeMap;
 
 use crate::MethodReason;
-use crate::cluster::{ClaimRecord, NodeRecord, UnmetCondition};
 use crate::disruption::method::{BlockedRepair, DisruptionView, Method};
 use crate::disruption::selection::{
     MachineNames, SelectionFacts, SelectionInput, UnhealthyMachine, UnhealthyMachines, UnhealthyPool,
 };
 use crate::disruption::settings::RepairMode;
 use crate::nodeclaim::DrainTerms;
+use cluster::{ClaimRecord, NodeRecord, UnmetCondition};
 use model::removal::RemovalReason;
 use model::repair_policy;
 use model::{PoolName, Text, Timestamp};

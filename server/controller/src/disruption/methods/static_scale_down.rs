@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 
 use crate::MethodReason;
-use crate::cluster::{ClaimRecord, PodRecord};
 use crate::disruption::candidates::protections_of;
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::selection::{
     RankedMachine, SelectionFacts, SelectionInput, SurplusMachines, SurplusPool, surplus,
 };
 use crate::nodeclaim::DrainTerms;
+use cluster::{ClaimRecord, PodRecord};
 use model::PoolName;
 use model::eviction_cost::eviction_cost;
 use model::removal::RemovalReason;

@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
-use crate::cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation, PodBudgetRecord, Target};
 use crate::{Decision, DisruptionSettings, Effect, Instruction, RegionState, Settings};
+use cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
+use cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation, PodBudgetRecord, Target};
 use model::disruption_policy::DisruptionReason;
 use model::interruption::InterruptionKind;
 use model::{BudgetLimit, LabelSelector, Labels, Millis};

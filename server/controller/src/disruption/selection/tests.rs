@@ -4,17 +4,17 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::*;
-use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, text};
-use crate::cluster::{
-    ClaimDriftFacts, ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, Object, Observation, PoolRecord, Target,
-    UnmetCondition,
-};
 use crate::cluster_controller::Context;
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::methods::drift::Drifted;
 use crate::disruption::methods::emptiness::Emptiness;
 use crate::guardrails::Mode;
 use crate::{ClusterController, Decision, Effect, RegionState, RepairMode, Settings};
+use cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, text};
+use cluster::{
+    ClaimDriftFacts, ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, Object, Observation, PoolRecord, Target,
+    UnmetCondition,
+};
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
 use model::interruption::InterruptionKind;
 use model::{ClaimName, Millis, ProviderId};

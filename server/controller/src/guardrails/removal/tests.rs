@@ -1,6 +1,6 @@
 use super::*;
-use crate::cluster::testing::text;
 use crate::guardrails::settings::RemovalRule;
+use cluster::testing::text;
 
 use crate::guardrails::rate_limits::{ExceededLimit, Limit, LimitScope, RateLimitKind};
 

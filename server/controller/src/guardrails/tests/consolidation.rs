@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use super::fixture::{Fixture, freeze, snapshot};
-use crate::cluster::testing::{bound_to, claim, key, labels, pod, pool, pool_with, text};
-use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Key, Object, PodBudgetRecord, PodRecord, PoolRecord};
 use crate::disruption::CONSOLIDATION;
 use crate::disruption_allowance::DisruptionShare;
 use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::provisioning::PlanNumber;
 use crate::search_allowance::{SearchDemand, SearchSettings};
 use crate::{DecisionReason, Event, OutgoingNode, Settings};
+use cluster::testing::{bound_to, claim, key, labels, pod, pool, pool_with, text};
+use cluster::{ClusterSnapshot, DoNotDisrupt, Key, Object, PodBudgetRecord, PodRecord, PoolRecord};
 use model::disruption_policy::{BudgetLimit, ConsolidationPolicy};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
 use model::{CapacityType, LabelSelector, MicroUsd, Resources, Timestamp};

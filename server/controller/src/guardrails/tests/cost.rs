@@ -7,9 +7,9 @@ use cost::{CostCause, CostParts};
 
 use super::fixture::{Fixture, freeze, real, snapshot};
 use crate::Event;
-use crate::cluster::testing::{bound_to, pod, pool_with, text};
-use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodRecord};
 use crate::guardrails::DisabledGuards;
+use cluster::testing::{bound_to, pod, pool_with, text};
+use cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodRecord};
 use model::disruption_policy::{BudgetLimit, ConsolidationPolicy};
 
 /// Two machines, each with a pod of this request in millicores.
@@ -119,7 +119,7 @@ fn holds_take_the_room_that_they_keep() {
     let mut world = Fixture::planned_by(real, |_| {});
     world.handle(Event::HoldsChanged { cluster: text("c"), read: 1, holds: Vec::new() });
     world.connect("c", snapshot(1, vec![bound_to("m0", pod("p0", 500))]));
-    let shape = model::PodShape { requests: crate::cluster::testing::cpu(1_000), ..model::PodShape::default() };
+    let shape = model::PodShape { requests: cluster::testing::cpu(1_000), ..model::PodShape::default() };
     let pods = HeldPods {
         name: text("workers"),
         namespace: text("batch"),

@@ -6,9 +6,9 @@
 //! and joins at once. The assignment is valid until 31 s.
 
 use super::fixture::{Fixture, real, snapshot};
-use crate::cluster::testing::{bound_to, node, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Key, NodeRecord, Object, PodRecord, Scheduling};
 use crate::guardrails::{DisabledGuards, Guard};
+use cluster::testing::{bound_to, node, pod, pool, text};
+use cluster::{ClusterSnapshot, DoNotDisrupt, Key, NodeRecord, Object, PodRecord, Scheduling};
 use model::{ClaimName, Millis, Timestamp};
 
 /// `machines` initialized, those beyond the first two empty, with `a` and `b` where they are.

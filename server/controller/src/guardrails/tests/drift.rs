@@ -5,11 +5,11 @@
 //! order. A pass runs every 10 s, and a batch window closes a second after it.
 
 use super::fixture::{Fixture, freeze, real, snapshot};
-use crate::cluster::testing::{bound_to, pod, pool, pool_with, text};
-use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodRecord, PoolRecord};
 use crate::disruption::DRIFT;
 use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::{DecisionReason, Event, Settings};
+use cluster::testing::{bound_to, pod, pool, pool_with, text};
+use cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodRecord, PoolRecord};
 use model::disruption_policy::BudgetLimit;
 use model::resources::NODES;
 use model::{Resources, Timestamp};

@@ -9,10 +9,10 @@ use super::consolidation::dear;
 use super::drift;
 use super::fixture::{Fixture, real, snapshot};
 use super::removals::nodes_vanish;
-use crate::cluster::testing::{bound_to, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Object};
 use crate::guardrails::{DisabledGuards, Guard};
 use crate::{EventReason, Settings};
+use cluster::testing::{bound_to, pod, pool, text};
+use cluster::{ClusterSnapshot, Object};
 use model::disruption_policy::ConsolidationPolicy;
 use model::{MicroUsd, Resources, Timestamp};
 

@@ -4,11 +4,11 @@
 //! expire after 40 s. The NodePool's budget allows no removal.
 
 use super::fixture::{Fixture, freeze, real, snapshot};
-use crate::cluster::testing::{bound_to, claim, pod, pool_with, text};
-use crate::cluster::{ClusterSnapshot, DoNotDisrupt};
 use crate::disruption::EXPIRATION;
 use crate::guardrails::settings::Bound;
 use crate::{DecisionReason, Event, Settings};
+use cluster::testing::{bound_to, claim, pod, pool_with, text};
+use cluster::{ClusterSnapshot, DoNotDisrupt};
 use model::disruption_policy::BudgetLimit;
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::{MicroUsd, Millis, Timestamp};

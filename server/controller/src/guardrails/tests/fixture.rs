@@ -7,9 +7,6 @@ use std::sync::Arc;
 
 use cost::CostInterval;
 
-use crate::cluster::replacement::ReplacementWait;
-use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
-use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use crate::guardrails::ObjectCounts;
 use crate::guardrails::{DisabledGuards, Freeze};
 use crate::holds::{HoldId, HoldStatus};
@@ -19,6 +16,9 @@ use crate::{
     ClaimOrder, Decision, DecisionReason, Effect, Event, EventOrder, Inspection, Instruction, InstructionId, Launched,
     NoticeAnswer, PlanError, PlanOutcome, Settings,
 };
+use cluster::replacement::ReplacementWait;
+use cluster::testing::{bound_to, claim, node, pod, pool, text};
+use cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use model::input::PlanningInput;
 use model::interruption::InterruptionKind;
 use model::labels::{CAPACITY_TYPE, INITIALIZED, REGISTERED, ZONE};

@@ -1,10 +1,10 @@
 //! Two processes of one fleet. Each is a world of its own and merges the counters of the other.
 
 use crate::Event;
-use crate::cluster::testing::{pod, text};
 use crate::guardrails::RecentLaunch;
 use crate::guardrails::fleet_counters::{BUCKET_LENGTH, LocalCounters, MachineTotals};
 use crate::guardrails::settings::{Bound, CircuitBreakerRule};
+use cluster::testing::{pod, text};
 use model::{MicroUsd, Timestamp};
 
 use super::fixture::{Fixture, snapshot};

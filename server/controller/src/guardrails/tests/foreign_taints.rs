@@ -2,9 +2,9 @@
 
 use super::fixture::{Fixture, snapshot};
 use crate::Event;
-use crate::cluster::testing::{bound_to, node, pod, text};
-use crate::cluster::{AutoscalerRecord, ClusterSnapshot, NodeRecord, Object};
 use crate::node_report::ReportedNode;
+use cluster::testing::{bound_to, node, pod, text};
+use cluster::{AutoscalerRecord, ClusterSnapshot, NodeRecord, Object};
 use model::drain::{DISRUPTED, RecordedDrain};
 use model::taints::Effect;
 use model::{Budget, BudgetLimit, Taint};

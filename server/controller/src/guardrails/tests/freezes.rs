@@ -1,8 +1,8 @@
-use crate::cluster::Object;
-use crate::cluster::testing::{bound_to, claim, pod, text};
 use crate::disruption::INTERRUPTION;
 use crate::guardrails::Freeze;
 use crate::{DecisionReason, Event};
+use cluster::Object;
+use cluster::testing::{bound_to, claim, pod, text};
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::{Millis, Timestamp};
 

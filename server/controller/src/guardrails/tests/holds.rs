@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::fixture::{Fixture, freeze, real, snapshot};
-use crate::cluster::testing::{bound_to, cpu, labels, pod, text};
-use crate::cluster::{ClaimRecord, Object, PodRecord, Target};
 use crate::holds::{CapacityHold, HOLD, HeldPods, HoldEnd, HoldId, HoldKind, HoldStatus};
 use crate::{DecisionReason, Event, Settings};
+use cluster::testing::{bound_to, cpu, labels, pod, text};
+use cluster::{ClaimRecord, Object, PodRecord, Target};
 use model::{ClaimName, Labels, MicroUsd, NodeName, PodShape, Taint, Timestamp};
 
 /// A hold of `count` pods that request 1,500 millicores each; it ends at ten minutes.
@@ -72,7 +72,7 @@ fn removed(world: &Fixture) -> Vec<ClaimName> {
     removed
 }
 
-fn state(world: &Fixture) -> &crate::cluster::ClusterState {
+fn state(world: &Fixture) -> &cluster::ClusterState {
     world.controller.state(&text("c")).expect("the cluster was connected")
 }
 

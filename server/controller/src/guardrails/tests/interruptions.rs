@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use super::fixture::{Fixture, freeze, real, snapshot};
-use crate::cluster::testing::{bound_to, claim, pod, pool_with, text};
-use crate::cluster::{ClaimRecord, ClusterSnapshot, Object};
 use crate::disruption::settings::RebalanceRecommendations;
 use crate::guardrails::disabled_guards::{DisabledGuards, Guard};
 use crate::guardrails::settings::Bound;
 use crate::{DecisionReason, Event, NoticeAnswer, Settings};
+use cluster::testing::{bound_to, claim, pod, pool_with, text};
+use cluster::{ClaimRecord, ClusterSnapshot, Object};
 use model::disruption_policy::BudgetLimit;
 use model::interruption::InterruptionKind;
 use model::labels::CAPACITY_TYPE;

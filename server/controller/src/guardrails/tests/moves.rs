@@ -7,11 +7,11 @@
 use cost::MovedShare;
 
 use super::fixture::{Fixture, snapshot};
-use crate::cluster::testing::{bound_to, claim, node, pod, text};
-use crate::cluster::{ClusterSnapshot, DecidedMoves, DoNotDisrupt, Object, PodRecord};
 use crate::guardrails::DisabledGuards;
 use crate::node_report::ReportedNode;
 use crate::{Decision, Event};
+use cluster::testing::{bound_to, claim, node, pod, text};
+use cluster::{ClusterSnapshot, DecidedMoves, DoNotDisrupt, Object, PodRecord};
 use model::removal::RemovalReason;
 use model::{Millis, Timestamp};
 

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use super::fixture::{Fixture, real, snapshot};
-use crate::cluster::testing::{bound_to, claim, pod, pool_with, text};
-use crate::cluster::{ClassRecord, ClusterSnapshot};
 use crate::guardrails::{DisabledGuards, Guard};
 use crate::{ClassFacts, Event, ListedInstance, Listing};
+use cluster::testing::{bound_to, claim, pod, pool_with, text};
+use cluster::{ClassRecord, ClusterSnapshot};
 use model::disruption_policy::BudgetLimit;
 use model::node_class::{ImageEntry, NodeClassStatus, Resolution, ResolvedNodeClass, SecurityGroupEntry, SubnetEntry};
 use model::{InstanceDetails, Requirements, Text, Timestamp, Zone};

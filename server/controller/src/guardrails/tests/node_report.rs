@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use super::fixture::{Fixture, freeze, snapshot};
-use crate::cluster::testing::{bound_to, key, pod, pool, pool_with, text};
-use crate::cluster::{
-    ClusterSnapshot, DoNotDisrupt, Key, NodeRecord, PodBudgetRecord, PodPhase, PodRecord, PoolRecord, UnmetCondition,
-};
 use crate::guardrails::{DisabledGuards, Mode};
 use crate::node_report::{NodePod, PresentNode, ReportedNode, Verdict};
 use crate::view::CpuAndMemory;
 use crate::{Event, Settings};
+use cluster::testing::{bound_to, key, pod, pool, pool_with, text};
+use cluster::{
+    ClusterSnapshot, DoNotDisrupt, Key, NodeRecord, PodBudgetRecord, PodPhase, PodRecord, PoolRecord, UnmetCondition,
+};
 use model::disruption_plan::Block;
 use model::disruption_policy::{BudgetLimit, BudgetWindow, ConsolidationPolicy};
 use model::removal::RemovalReason;

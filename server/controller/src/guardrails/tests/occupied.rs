@@ -1,8 +1,8 @@
 //! Nodes that appear empty, and on which the API server lists pods that the agent does not report.
 
-use crate::cluster::Object;
-use crate::cluster::testing::{bound_to, claim, pod, text};
 use crate::{Event, StageKind};
+use cluster::Object;
+use cluster::testing::{bound_to, claim, pod, text};
 use model::interruption::InterruptionKind::SpotInterrupted;
 
 use super::fixture::Fixture;

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use super::fixture::{Fixture, snapshot};
-use crate::cluster::testing::{bound_to, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, DoNotDisrupt, PodRecord, PoolRecord};
 use crate::guardrails::DisabledGuards;
 use crate::node_report::ReportedNode;
+use cluster::testing::{bound_to, pod, pool, text};
+use cluster::{ClusterSnapshot, DoNotDisrupt, PodRecord, PoolRecord};
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::{CapacityType, ClaimName, MicroUsd, Offering, OptInRules, PodShape};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::fixture::{Fixture, real, snapshot};
 use crate::Settings;
-use crate::cluster::testing::{pod, text};
-use crate::cluster::{ClusterSnapshot, Object, PoolRecord};
+use cluster::testing::{pod, text};
+use cluster::{ClusterSnapshot, Object, PoolRecord};
 use model::MicroUsd;
 
 /// Clusters whose only instance type is a t.2 at $0.02 an hour: without overlays, with one of `price: "0"` or
@@ -15,7 +15,7 @@ const FREE: (i64, Option<i64>) = (0, Some(20_000));
 const DOUBLE: (i64, Option<i64>) = (40_000, Some(20_000));
 
 fn pool(priced: (i64, Option<i64>)) -> PoolRecord {
-    let mut record = crate::cluster::testing::pool();
+    let mut record = cluster::testing::pool();
     let catalogue = Arc::make_mut(&mut record.pool.catalogue);
     catalogue.types.truncate(1);
     let offering = &mut catalogue.types[0].offerings[0];
@@ -58,7 +58,7 @@ fn price(machine: &crate::view::MachineView) -> i64 {
 #[test]
 fn options_of_an_order_stay_in_the_order_of_the_overlays() {
     // The t.4 is free by an overlay, the t.2 costs $0.02: the t.4 is tried first, and counts $0.04.
-    let mut record = crate::cluster::testing::pool();
+    let mut record = cluster::testing::pool();
     let catalogue = Arc::make_mut(&mut record.pool.catalogue);
     let offering = &mut catalogue.types[1].offerings[0];
     (offering.price, offering.catalogue_price) = (MicroUsd(0), Some(offering.price));

@@ -1,4 +1,3 @@
-use crate::cluster::testing::text;
 use crate::guardrails::ObjectCounts;
 use crate::guardrails::circuit_breaker::CircuitBreaker;
 use crate::guardrails::fleet_counters::MachineTotals;
@@ -7,6 +6,7 @@ use crate::guardrails::quarantine::{CountedKind, MissingObjects, detect_loss};
 use crate::guardrails::rate_limits::{Population, RateLimitKind, RateLimits};
 use crate::guardrails::settings::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
 use crate::guardrails::sliding_window::SlidingWindow;
+use cluster::testing::text;
 use model::{ClaimName, MicroUsd, Millis, PodKey, Timestamp};
 
 const OPEN: Bound = Bound { machines: 0, usd_per_hour: MicroUsd(0), percent: 0, free: 0 };

@@ -1,10 +1,10 @@
 //! Removal gate, tested through events: what a listing, a snapshot or a manual deletion may remove,
 //! and what waits.
 
-use crate::cluster::testing::{bound_to, claim, node, pod, text};
-use crate::cluster::{ClaimRecord, Key, NodeRecord, Object, PodRecord};
 use crate::guardrails::Freeze;
 use crate::{Event, Inspection, ListedInstance, Listing, Settings};
+use cluster::testing::{bound_to, claim, node, pod, text};
+use cluster::{ClaimRecord, Key, NodeRecord, Object, PodRecord};
 use model::drain::RecordedDrain;
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::taints::Effect;

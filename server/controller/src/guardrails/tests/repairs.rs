@@ -4,10 +4,10 @@
 //! and is unhealthy after 30 minutes.
 
 use super::fixture::{Fixture, real, snapshot};
-use crate::cluster::testing::{bound_to, node, pod, pool_with, text};
-use crate::cluster::{ClusterSnapshot, NodeRecord, UnmetCondition};
 use crate::disruption::settings::RepairMode;
 use crate::{DisruptionSettings, FeatureGates};
+use cluster::testing::{bound_to, node, pod, pool_with, text};
+use cluster::{ClusterSnapshot, NodeRecord, UnmetCondition};
 use model::disruption_policy::BudgetLimit;
 use model::{Millis, Timestamp};
 

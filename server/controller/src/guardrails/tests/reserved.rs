@@ -7,12 +7,12 @@
 
 use super::consolidation::dear;
 use super::fixture::{Fixture, snapshot};
-use crate::cluster::testing::{bound_to, pod, pool_with, text};
-use crate::cluster::{ClusterSnapshot, Object};
 use crate::guardrails::settings::{Bound, RateLimitRule};
 use crate::guardrails::{DisabledGuards, Guard};
 use crate::unavailable_offerings::{OfferingKey, UnavailableOffering};
 use crate::{Event, Settings};
+use cluster::testing::{bound_to, pod, pool_with, text};
+use cluster::{ClusterSnapshot, Object};
 use model::disruption_policy::BudgetLimit;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
 use model::{CapacityType, ClaimName, MicroUsd, SizeClass, Timestamp};

@@ -2,8 +2,8 @@
 //! evaluated at 0 s with the rows and without them.
 
 use crate::Event;
-use crate::cluster::testing::{bound_to, key, pod, text};
 use crate::guardrails::RecentLaunch;
+use cluster::testing::{bound_to, key, pod, text};
 use model::{ClaimName, Timestamp};
 
 use super::fixture::{Fixture, real, snapshot};

@@ -1,9 +1,9 @@
-use crate::cluster::testing::{bound_to, claim, key, node, pod, text};
-use crate::cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Object, PodRecord};
 use crate::disruption::EMPTY;
 use crate::guardrails::settings::{CircuitBreakerRule, QuarantineRule};
 use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::{Decision, DecisionReason, Event};
+use cluster::testing::{bound_to, claim, key, node, pod, text};
+use cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Object, PodRecord};
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::{MicroUsd, Millis, Timestamp};
 

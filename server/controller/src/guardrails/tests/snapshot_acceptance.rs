@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
-use crate::cluster::{
-    ClaimRecord, ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord,
-    PoolRecord, Scheduling,
-};
 use crate::guardrails::ObjectCounts;
 use crate::guardrails::persisted_counts::{DRIFT_WRITE_DELAY, GROWTH_WRITE_DELAY, LOSS_WRITE_DELAY, PersistedCounts};
 use crate::guardrails::settings::QuarantineRule;
 use crate::{Event, ListedInstance, Listing};
+use cluster::testing::{bound_to, claim, node, pod, pool, text};
+use cluster::{
+    ClaimRecord, ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord,
+    PoolRecord, Scheduling,
+};
 use model::{ClaimName, Labels, Millis, PodKey, PodShape, Text, Timestamp};
 
 use super::fixture::{Fixture, snapshot};
@@ -173,7 +173,7 @@ fn ordinary_deletions_are_not_suspicious() {
         }
     });
     let pending = after(|world, pods| {
-        let pods = pods.into_iter().map(|pod| crate::cluster::testing::pod(&format!("w-{}", pod.key.name), 100));
+        let pods = pods.into_iter().map(|pod| cluster::testing::pod(&format!("w-{}", pod.key.name), 100));
         let pods: Vec<PodRecord> = pods.collect();
         pods.iter().for_each(|pod| world.observe("c", Object::Pod(pod.clone())));
         pods.into_iter().for_each(|pod| world.delete("c", Key::Pod(pod.key)));

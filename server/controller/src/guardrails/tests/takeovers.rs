@@ -6,10 +6,10 @@
 use super::fixture::{Fixture, real};
 use super::{consolidation, drift};
 use crate::Event;
-use crate::cluster::replacement::{RecordedReplacement, ReplacementWait, ReplacementsRead};
-use crate::cluster::testing::{key, pool, text};
-use crate::cluster::{ClusterSnapshot, Replacement, Target};
 use crate::guardrails::DisabledGuards;
+use cluster::replacement::{RecordedReplacement, ReplacementWait, ReplacementsRead};
+use cluster::testing::{key, pool, text};
+use cluster::{ClusterSnapshot, Replacement, Target};
 use model::disruption_policy::DisruptionReason;
 use model::{ClaimName, Millis, Timestamp};
 

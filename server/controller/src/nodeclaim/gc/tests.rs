@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::cluster::testing::{claim, node, pool, text};
-use crate::cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
 use crate::view::InstanceAnomalies;
 use crate::{Event, EventReason, Inspection, Instruction, LaunchState, OpenLaunch, Settings};
+use cluster::testing::{claim, node, pool, text};
+use cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 
 /// One initialized machine, `m0`, in a cluster that was taken over at 0 s; the collection period is 60 s.
 fn controller(ready: bool) -> SynchronousController {

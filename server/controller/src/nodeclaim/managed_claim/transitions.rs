@@ -4,10 +4,10 @@
 //! changes nothing.
 
 use super::{Decided, LaunchedInstance, ManagedClaim};
-use crate::cluster::ClaimRecord;
 use crate::nodeclaim::stage::{NodeProgress, Stage};
 use crate::nodeclaim::{DecidedLaunch, DrainTerms, TerminationReason};
 use crate::{DecisionId, PlannedMachine};
+use cluster::ClaimRecord;
 use model::{ClaimName, LaunchOption, PoolName, ProviderId, Text, Timestamp};
 
 /// What follows from a launched instance.

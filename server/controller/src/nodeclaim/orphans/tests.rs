@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::cluster::testing::{bound_to, claim, key, node, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Object};
 use crate::testing::SynchronousController;
 use crate::tests::{instructions, one_machine};
 use crate::{Effect, Event, Instruction, LaunchState, ListedInstance, OpenLaunch, Settings};
+use cluster::testing::{bound_to, claim, key, node, pod, pool, text};
+use cluster::{ClusterSnapshot, Object};
 use model::PodKey;
 
 const NAMES: [&str; 4] = ["m0", "m1", "m2", "m3"];

@@ -1,11 +1,11 @@
 use super::*;
-use crate::cluster::testing::{claim, node, pool, text};
-use crate::cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 use crate::guardrails::{DisabledGuards, Guard};
 use crate::nodeclaim::Listing;
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
 use crate::{Effect, Event, Instruction, Settings};
+use cluster::testing::{claim, node, pool, text};
+use cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 use model::Timestamp;
 
 /// A cluster with one initialized machine in zone `z`, and a server that launches its instances in `region`. The collection

@@ -1,10 +1,10 @@
 use super::*;
-use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 use crate::nodeclaim::StageKind;
 use crate::testing::SynchronousController;
 use crate::tests::{controller_with, instructions, one_machine, order_for_a, orders, see_and_plan};
 use crate::{Event, InstructionId, Launched, Settings};
+use cluster::testing::{bound_to, claim, node, pod, pool, text};
+use cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 use model::drain::{DISRUPTED, RecordedDrain};
 use model::{CapacityType, ClaimName, Effect as TaintEffect, LaunchOrder, Millis, ProviderId, Taint};
 

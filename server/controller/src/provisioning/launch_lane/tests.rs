@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::cluster::Object;
-use crate::cluster::testing::{bound_to, initialized_cluster, observe, pod, pool, text};
+use cluster::Object;
+use cluster::testing::{bound_to, initialized_cluster, observe, pod, pool, text};
 use model::{CapacityType, Labels, MicroUsd, Pod, PodShape, Resources};
 
 fn at(seconds: i64) -> Timestamp {

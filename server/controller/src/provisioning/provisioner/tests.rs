@@ -2,11 +2,11 @@ use core::time::Duration;
 
 use super::*;
 use crate::PlanError;
-use crate::cluster::testing::{key, observe, pod, pool, text};
-use crate::cluster::{Object, PodRecord};
 use crate::guardrails::Freezes;
 use crate::provisioning::Planned;
 use crate::unavailable_offerings::UnavailableOfferings;
+use cluster::testing::{key, observe, pod, pool, text};
+use cluster::{Object, PodRecord};
 use model::Millis;
 
 fn at(millis: i64) -> Timestamp {

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use crate::cluster::testing::{key, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Key, Object, Observation};
 use crate::search_allowance::{SearchSettings, SearchTotals};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
 use crate::{Decision, Effect, Event, PlanError, PlanJob, PlanOutcome, Settings};
+use cluster::testing::{key, pod, pool, text};
+use cluster::{ClusterSnapshot, Key, Object, Observation};
 use model::input::PlanningInput;
 use model::plan::Plan;
 use model::{MicroUsd, Timestamp};

@@ -48,7 +48,7 @@ fn an_eviction_is_blocked_under_the_conditions_of_the_api_server() {
     let blocked = |budgets: Vec<Object>, ready| {
         let mut state = initialized_cluster(pool(), &["m0"]);
         let a = PodRecord { ready, ..bound_to("m0", pod("a", 1)) };
-        crate::cluster::testing::observe(&mut state, 0, budgets.into_iter().chain([Object::Pod(a)]));
+        cluster::testing::observe(&mut state, 0, budgets.into_iter().chain([Object::Pod(a)]));
         state.drain_blockers(&text("n-m0"), Timestamp::from_millis(0)).len()
     };
     assert_eq!(blocked(vec![], true), 0);

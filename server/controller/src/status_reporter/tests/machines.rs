@@ -2,9 +2,9 @@
 
 use super::pods::decision_of;
 use super::*;
-use crate::cluster::Key;
 use crate::tests::{instructions, launched, one_machine, orders};
 use crate::{DecidedLaunch, Decision, LaunchState, OpenLaunch};
+use cluster::Key;
 use model::labels::{INITIALIZED, REGISTERED};
 use model::{Effect as TaintEffect, LaunchFailure, LaunchOrder, Taint};
 

@@ -1,7 +1,7 @@
 //! Events that state what keeps nodes, and what excludes the instance types of NodePools.
 
 use super::*;
-use crate::cluster::DoNotDisrupt;
+use cluster::DoNotDisrupt;
 use model::labels::INSTANCE_TYPE;
 use model::{Operator, Requirement};
 

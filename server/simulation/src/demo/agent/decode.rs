@@ -1,7 +1,7 @@
 //! Decodes instructions for the simulated cluster. Fields that the simulation does not use are
 //! dropped.
 
-use controller::cluster::LaunchedFacts;
+use cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction, PodNomination};
 use drift::{NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY, POOL_HASH, POOL_HASH_VERSION, VersionedHash};
 use fleetwright_proto::v1;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::kube::SimulatedCluster;
 use agent::Record;
-use controller::cluster::{
+use cluster::{
     ClaimRecord, DaemonRecord, DoNotDisrupt, Key, NamespaceRecord, NodeRecord, Object, PodBudgetRecord, PodPhase,
     PodRecord, Scheduling,
 };

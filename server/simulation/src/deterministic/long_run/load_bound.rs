@@ -1,6 +1,6 @@
 //! The lower bound on what a day of a load costs.
 
-use controller::cluster::{ClusterSnapshot, ClusterState, Observation, PoolRecord, Scheduling};
+use cluster::{ClusterSnapshot, ClusterState, Observation, PoolRecord, Scheduling};
 use model::{MicroUsd, Timestamp};
 use server::serve;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
-use controller::cluster::Observation;
+use cluster::Observation;
 use controller::{Event, PlanWorker, RegionState, Settings};
 use decision_log::DecisionLog;
 use futures::FutureExt;

@@ -1,6 +1,6 @@
 //! Actions of an agent against the API server. Every instruction is idempotent.
 
-use controller::cluster::{ClaimRecord, Key, LaunchedFacts, Object, PodRecord};
+use cluster::{ClaimRecord, Key, LaunchedFacts, Object, PodRecord};
 use controller::{ClaimOrder, Instruction, PodNomination};
 use drift::VersionedHash;
 use model::drain::{DISRUPTED, RecordedDrain, is_disrupted};
@@ -8,7 +8,7 @@ use model::labels::{INITIALIZED, REGISTERED};
 use model::{ClaimName, Effect, Labels, NodeName, PodKey, ProviderId, Taint, Text, Timestamp};
 
 use super::{Change, ClusterEvent, SimulatedCluster};
-use controller::cluster::planning::UNREGISTERED;
+use cluster::planning::UNREGISTERED;
 
 /// Interval between two steps of a drain, in milliseconds.
 const DRAIN_POLL_MS: i64 = 1_000;

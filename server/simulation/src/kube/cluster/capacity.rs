@@ -1,6 +1,6 @@
 //! Whether the pods of a node fit elsewhere, by the true state of the cluster, and which nodes were never used.
 
-use controller::cluster::{NodeRecord, PodRecord};
+use cluster::{NodeRecord, PodRecord};
 use model::drain::is_disrupted;
 use model::labels::NODEPOOL;
 use model::taints::first_untolerated;

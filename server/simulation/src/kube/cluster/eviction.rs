@@ -1,6 +1,6 @@
 //! PodDisruptionBudgets, as enforced by the eviction API.
 
-use controller::cluster::{Object, PodBudgetRecord, PodPhase, PodRecord};
+use cluster::{Object, PodBudgetRecord, PodPhase, PodRecord};
 use model::{LabelSelector, Labels, PodKey, SelectorOperator, SelectorTerm, Text};
 
 use super::SimulatedCluster;

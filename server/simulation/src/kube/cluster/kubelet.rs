@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use controller::cluster::planning::UNREGISTERED;
-use controller::cluster::{ClaimRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling};
+use cluster::planning::UNREGISTERED;
+use cluster::{ClaimRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling};
 use model::labels::HOSTNAME;
 use model::taints::first_untolerated;
 use model::{ClaimName, Effect, NodeName, PodKey, ProviderId, Taint, Text, Timestamp};

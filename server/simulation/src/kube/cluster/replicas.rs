@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use controller::cluster::{Key, Object, PodRecord, Scheduling};
+use cluster::{Key, Object, PodRecord, Scheduling};
 use model::{PodKey, Text, Timestamp};
 
 use super::workload::{Workload, WorkloadState};

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use controller::cluster::{NodeRecord, Object, PodRecord, Scheduling};
+use cluster::{NodeRecord, Object, PodRecord, Scheduling};
 use model::labels::HOSTNAME;
 use model::requirements::label_satisfies;
 use model::taints::first_untolerated;

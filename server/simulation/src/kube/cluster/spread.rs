@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use controller::cluster::{NodeRecord, PodRecord};
+use cluster::{NodeRecord, PodRecord};
 use model::labels::ZONE;
 use model::{NodeName, SpreadConstraint, Text};
 

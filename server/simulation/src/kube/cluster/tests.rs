@@ -1,4 +1,4 @@
-use controller::cluster::LaunchedFacts;
+use cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction, PodNomination};
 use model::{ClaimName, Labels, NodeName, PoolName, ProviderId, Requirements, Resources, Text, Timestamp};
 

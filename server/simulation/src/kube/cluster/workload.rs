@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use controller::cluster::DoNotDisrupt;
+use cluster::DoNotDisrupt;
 use manifests::pod::PodSpec;
 use manifests::{Cursor, ObjectLocation, Problems};
 use model::{Labels, PodKey, PodShape, Text, Timestamp};

@@ -1,12 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::cluster::testing::{bound_to, claim, initialized_cluster, key, node, observe, pod, pool, pool_with, text};
-use crate::cluster::{
+use crate::disruption::method::Selection;
+use cluster::testing::{bound_to, claim, initialized_cluster, key, node, observe, pod, pool, pool_with, text};
+use cluster::{
     ClaimDriftFacts, ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, Object, PodBudgetRecord, PodRecord, PoolMeta,
     PoolRecord, Target,
 };
-use crate::disruption::method::Selection;
 use model::Timestamp;
 use model::disruption_policy::{Budget, BudgetLimit, ConsolidationPolicy};
 use model::resources::NODES;

@@ -2,8 +2,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::*;
-use crate::cluster::testing::{bound_to, initialized_cluster, key, node, observe, pod, pool, pool_with, text};
-use crate::cluster::{DoNotDisrupt, NodeRecord, Object, PodBudgetRecord, Target};
+use cluster::testing::{bound_to, initialized_cluster, key, node, observe, pod, pool, pool_with, text};
+use cluster::{DoNotDisrupt, NodeRecord, Object, PodBudgetRecord, Target};
 use model::disruption_policy::BudgetLimit;
 use model::{ClaimName, LabelSelector, Millis, PodShape, Text, Timestamp, Toleration, TolerationOperator};
 
@@ -34,7 +34,7 @@ fn a_pod_event_restarts_consolidate_after() {
     let mut state = initialized_cluster(pool(), &["m0"]);
     observe(&mut state, 10_000, [Object::Pod(bound_to("m0", pod("a", 1)))]);
     assert_eq!(going(&state, 60_000), Vec::<ClaimName>::new());
-    let gone = crate::cluster::Observation::Delete(crate::cluster::Key::Pod(pod("a", 1).key));
+    let gone = cluster::Observation::Delete(cluster::Key::Pod(pod("a", 1).key));
     state.apply(gone, Timestamp::from_millis(70_000));
     assert_eq!(going(&state, 99_999), Vec::<ClaimName>::new());
     assert_eq!(going(&state, 100_000), ["m0"]);
@@ -103,7 +103,7 @@ fn machines_of_others_and_pools_that_never_consolidate_are_not_removed() {
     fixed.pool.replicas = Some(1);
     assert_eq!(going(&initialized_cluster(fixed, &["m0"]), 1 << 40), Vec::<ClaimName>::new());
     let mut others = initialized_cluster(pool(), &["m0"]);
-    let claim = crate::cluster::ClaimRecord { ours: false, ..crate::cluster::testing::claim("m0") };
+    let claim = cluster::ClaimRecord { ours: false, ..cluster::testing::claim("m0") };
     observe(&mut others, 0, [Object::Claim(claim)]);
     assert_eq!(going(&others, 60_000), Vec::<ClaimName>::new());
 }

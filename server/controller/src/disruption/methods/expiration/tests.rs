@@ -2,9 +2,9 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::Removal;
-use crate::cluster::testing::{claim, initialized_cluster, observe, pool, pool_with, text};
-use crate::cluster::{ClusterState, Object};
 use crate::disruption::method::Selection;
+use cluster::testing::{claim, initialized_cluster, observe, pool, pool_with, text};
+use cluster::{ClusterState, Object};
 use model::Millis;
 use model::disruption_policy::BudgetLimit;
 

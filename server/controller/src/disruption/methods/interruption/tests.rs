@@ -1,8 +1,8 @@
 use super::*;
 use crate::Removal;
-use crate::cluster::testing::{initialized_cluster, pool, text};
 use crate::disruption::method::InterruptionNotice;
 use crate::disruption::method::Selection;
+use cluster::testing::{initialized_cluster, pool, text};
 use model::Timestamp;
 
 #[test]

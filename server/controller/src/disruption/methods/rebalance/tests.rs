@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::cluster::testing::{initialized_cluster, pool, text};
+use cluster::testing::{initialized_cluster, pool, text};
 use model::Timestamp;
 
 #[test]

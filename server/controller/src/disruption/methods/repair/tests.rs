@@ -3,9 +3,9 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::FeatureGates;
 use crate::Removal;
-use crate::cluster::testing::{initialized_cluster, node, observe, pool_with, text};
-use crate::cluster::{ClusterState, DoNotDisrupt, Object};
 use crate::disruption::method::Selection;
+use cluster::testing::{initialized_cluster, node, observe, pool_with, text};
+use cluster::{ClusterState, DoNotDisrupt, Object};
 use model::Millis;
 use model::disruption_policy::BudgetLimit;
 
@@ -113,7 +113,7 @@ fn machines_that_leave_are_not_removed_again_and_count_as_unhealthy() {
 fn without_the_feature_gate_and_for_machines_of_others_nothing_is_repaired() {
     let mut state = cluster(5, vec![with_condition("m0", "Ready", "False", 0)]);
     assert_eq!(Repair.select(&DisruptionView::of(&state, minutes(30))), Selection::default());
-    let others = ClaimRecord { ours: false, ..crate::cluster::testing::claim("m0") };
+    let others = ClaimRecord { ours: false, ..cluster::testing::claim("m0") };
     observe(&mut state, 0, [Object::Claim(others)]);
     assert_eq!(select(&state, 30), Selection::default());
 }

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::cluster::testing::{bound_to, claim, initialized_cluster, observe, pod, pool_with, text};
-use crate::cluster::{ClusterState, DoNotDisrupt, Object};
+use cluster::testing::{bound_to, claim, initialized_cluster, observe, pod, pool_with, text};
+use cluster::{ClusterState, DoNotDisrupt, Object};
 use model::disruption_policy::BudgetLimit;
 use model::{Millis, PodShape, Timestamp};
 

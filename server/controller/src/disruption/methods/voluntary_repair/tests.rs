@@ -1,9 +1,9 @@
 use super::*;
 use crate::FeatureGates;
-use crate::cluster::testing::{bound_to, initialized_cluster, node, observe, pod, pool_with, text};
-use crate::cluster::{ClusterState, DoNotDisrupt, NodeRecord, Object, PodBudgetRecord, Target, UnmetCondition};
 use crate::disruption::method::Selection;
 use crate::disruption::methods::repair::Repair;
+use cluster::testing::{bound_to, initialized_cluster, node, observe, pod, pool_with, text};
+use cluster::{ClusterState, DoNotDisrupt, NodeRecord, Object, PodBudgetRecord, Target, UnmetCondition};
 use model::disruption_policy::{Budget, BudgetLimit};
 use model::{LabelSelector, Millis, Timestamp};
 
@@ -107,7 +107,7 @@ fn a_machine_with_pods_is_removed_when_they_have_another_place() {
 
 #[test]
 fn annotations_and_pod_disruption_budgets_hold_it() {
-    let with_pod = |node: NodeRecord, pod: crate::cluster::PodRecord, more: Option<Object>| {
+    let with_pod = |node: NodeRecord, pod: cluster::PodRecord, more: Option<Object>| {
         let mut state = cluster(BudgetLimit::Nodes(1), vec![node]);
         observe(&mut state, 0, [Object::Pod(bound_to("m0", pod))].into_iter().chain(more));
         selected(&state).1
@@ -117,7 +117,7 @@ fn annotations_and_pod_disruption_budgets_hold_it() {
     assert_eq!(with_pod(NodeRecord { do_not_repair: true, ..unready("m0") }, web(), None), [""; 0]);
     let always = Some(DoNotDisrupt::Always);
     assert_eq!(with_pod(NodeRecord { do_not_disrupt: always, ..unready("m0") }, web(), None), [""; 0]);
-    let held = crate::cluster::PodRecord { do_not_disrupt: always, ..web() };
+    let held = cluster::PodRecord { do_not_disrupt: always, ..web() };
     assert_eq!(with_pod(unready("m0"), held, None), [""; 0]);
     let budget = PodBudgetRecord {
         namespace: text("default"),

@@ -1,8 +1,8 @@
 use super::*;
-use crate::cluster::testing::text;
 use crate::nodeclaim::StageKind::{self, *};
 use crate::nodeclaim::managed_claim::CloudRetry;
 use crate::{ClaimOrder, InstructionId};
+use cluster::testing::text;
 use model::{CapacityType, Labels, LaunchOrder, MicroUsd, Millis, Requirements, Resources};
 
 fn at(second: i64) -> Timestamp {

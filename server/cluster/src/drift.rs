@@ -30,23 +30,23 @@ impl ClusterState {
     }
 
     /// Sets how instances are compared.
-    pub(crate) fn set_comparison_rules(&mut self, rules: ComparisonRules) {
+    pub fn set_comparison_rules(&mut self, rules: ComparisonRules) {
         self.evidence_mut().rules = rules;
     }
 
     /// How instances are compared.
-    pub(crate) fn comparison_rules(&self) -> ComparisonRules {
+    pub fn comparison_rules(&self) -> ComparisonRules {
         self.evidence().rules
     }
 
     /// Records what an EC2NodeClass was resolved to at `now`; returns whether drift may have changed.
-    pub(crate) fn record_lookup(&mut self, class: &Text, resolved: &ResolvedNodeClass, now: Timestamp) -> bool {
+    pub fn record_lookup(&mut self, class: &Text, resolved: &ResolvedNodeClass, now: Timestamp) -> bool {
         let allows_failed = self.evidence().rules.allows_failed;
         self.evidence_mut().lookups.record(class, resolved, allows_failed, now)
     }
 
     /// Records the instances of a complete listing, which was requested at `requested_at` and answered at `now`.
-    pub(crate) fn record_listed<'i>(
+    pub fn record_listed<'i>(
         &mut self,
         requested_at: Timestamp,
         listed: impl Iterator<Item = (&'i ProviderId, &'i Arc<InstanceDetails>)>,

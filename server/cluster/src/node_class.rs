@@ -25,7 +25,7 @@ impl ClusterState {
     }
 
     /// Replaces the facts. They stay when a snapshot replaces all objects.
-    pub(crate) fn set_facts(&mut self, facts: Arc<ClusterFacts>) {
+    pub fn set_facts(&mut self, facts: Arc<ClusterFacts>) {
         self.auxiliary_mut().set_facts(facts);
     }
 }

@@ -70,7 +70,7 @@ pub struct PodRecord {
     pub created: Option<Timestamp>,
     /// `status.startTime`.
     pub started: Option<Timestamp>,
-    /// `Kind/name` of its owner, or `Pod/name`.
+    /// `Kind/name` of its owner, of the Deployment for one of its ReplicaSets, or `Pod/name`.
     pub workload: Text,
     /// `namespace/name` of the DaemonSet that owns it.
     pub daemon: Option<Text>,
@@ -204,6 +204,15 @@ impl PodRecord {
     pub fn protection_end(&self) -> Option<Timestamp> {
         protection_end(self.do_not_disrupt, self.started)
     }
+}
+
+/// The label of the pods of a Deployment that distinguishes its ReplicaSets, whose names end with its value.
+const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// The Deployment of a ReplicaSet, by the labels of its pods; `None` for a ReplicaSet of its own.
+#[must_use]
+pub fn deployment_of<'n>(replica_set: &'n str, labels: &Labels) -> Option<&'n str> {
+    replica_set.strip_suffix(labels.get(TEMPLATE_HASH)?.as_ref())?.strip_suffix('-')
 }
 
 /// A Node.

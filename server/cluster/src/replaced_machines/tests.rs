@@ -1,6 +1,6 @@
 use super::*;
-use crate::cluster::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
-use crate::cluster::{NOMINATION_WINDOW, Object};
+use crate::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
+use crate::{NOMINATION_WINDOW, Object};
 use model::input::Policy;
 use model::resources::NODES;
 use model::{NodeStage, Resources};

@@ -22,11 +22,11 @@ const RESERVATIONS: &str = "CapacityReservationsReady";
 
 /// The EC2NodeClasses of a cluster, by name.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ClassLookups(BTreeMap<Text, Arc<ClassLookup>>);
+pub struct ClassLookups(BTreeMap<Text, Arc<ClassLookup>>);
 
 /// What was found for one EC2NodeClass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ClassLookup {
+pub struct ClassLookup {
     status: NodeClassStatus,
     /// Times of each value, by the condition that is about it; a value without times is unknown.
     times: BTreeMap<&'static str, LookupTimes>,
@@ -43,13 +43,7 @@ struct LookupTimes {
 
 impl ClassLookups {
     /// Records the result of a resolution that arrived at `now`; returns whether values or times changed.
-    pub(crate) fn record(
-        &mut self,
-        class: &Text,
-        resolved: &ResolvedNodeClass,
-        allows_failed: bool,
-        now: Timestamp,
-    ) -> bool {
+    pub fn record(&mut self, class: &Text, resolved: &ResolvedNodeClass, allows_failed: bool, now: Timestamp) -> bool {
         let before = self.0.get(class);
         let mut lookup = before.map(|before| ClassLookup::clone(before)).unwrap_or_default();
         for kind in [IMAGES, SECURITY_GROUPS, SUBNETS, RESERVATIONS] {
@@ -63,7 +57,7 @@ impl ClassLookups {
     }
 
     /// What was found for `class`, whenever that was.
-    pub(crate) fn outdated(&self, class: &Text) -> Option<Selected<'_>> {
+    pub fn outdated(&self, class: &Text) -> Option<Selected<'_>> {
         let ClassLookup { status, .. } = &**self.0.get(class)?;
         Some(Selected {
             images: status.images.as_deref(),
@@ -74,7 +68,7 @@ impl ClassLookups {
     }
 
     /// What an instance of `class` may be compared with that was launched by the time `launched_by`.
-    pub(crate) fn selected(&self, class: &Text, launched_by: Timestamp, listings: &ListedInstances) -> Selected<'_> {
+    pub fn selected(&self, class: &Text, launched_by: Timestamp, listings: &ListedInstances) -> Selected<'_> {
         let Some(lookup) = self.0.get(class) else { return Selected::default() };
         let counts = |kind: &str| lookup.times.get(kind).is_some_and(|times| times.count_for(launched_by, listings));
         let NodeClassStatus { subnets, security_groups, images, reservations, instance_profile: _ } = &lookup.status;

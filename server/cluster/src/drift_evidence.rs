@@ -13,11 +13,11 @@ pub(super) struct DriftEvidence {
 
 /// How instances are compared with what their EC2NodeClasses select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct ComparisonRules {
+pub struct ComparisonRules {
     /// This server resolves EC2NodeClasses. What another one resolves is in their status.
-    pub(crate) is_resolver: bool,
+    pub is_resolver: bool,
     /// A value counts whenever it was looked up, and a status when nothing was; on in guard-off tests only.
-    pub(crate) allows_outdated: bool,
+    pub allows_outdated: bool,
     /// The status of a failed lookup counts; on in guard-off tests only.
-    pub(crate) allows_failed: bool,
+    pub allows_failed: bool,
 }

@@ -14,7 +14,7 @@ use model::{ClaimName, Millis, NodeName, Timestamp};
 const WHOLE: u32 = 1_000_000;
 
 /// Longest drain that is assumed where its end is unknown, because the cluster had no owner then.
-pub(crate) const MAX_RESTORED_DRAIN: Millis = Millis::from_hours(1);
+pub const MAX_RESTORED_DRAIN: Millis = Millis::from_hours(1);
 
 impl ClusterState {
     /// Restores what earlier owners of the cluster decided; the next snapshot shows what became of it.

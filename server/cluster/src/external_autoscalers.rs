@@ -1,10 +1,10 @@
 //! Other autoscalers in the cluster (Karpenter, Cluster Autoscaler), and the pods and NodePools
 //! that they manage; pods of other schedulers.
 
-use super::record::{PodRecord, PoolRecord};
+use super::record::{ClaimRecord, PodRecord, PoolRecord};
 use super::state::ClusterState;
 use model::schedulers::PlannedSchedulers;
-use model::{Millis, NodeName, Text, Timestamp};
+use model::{ClaimName, Millis, NodeName, Text, Timestamp};
 
 /// How long a pod is not planned after Cluster Autoscaler triggered a scale-up for it. Longer than
 /// a node usually takes to join, shorter than Cluster Autoscaler's own timeout
@@ -70,11 +70,22 @@ impl ClusterState {
         self.auxiliary().external_scale_ups().map(|at| at + hold).find(|until| *until > now)
     }
 
-    /// The existing node that kube-scheduler nominated for `pod`, unless that node is terminating.
+    /// The node that kube-scheduler nominated for `pod`, unless that node is terminating: a Node, or a NodeClaim that
+    /// has none yet.
     #[must_use]
     pub fn nominated_node<'p>(&self, pod: &'p PodRecord) -> Option<&'p NodeName> {
         let waits = pod.node.is_none() && !pod.is_terminal();
-        pod.nominated.as_ref().filter(|node| waits && self.node(node).is_some() && !self.is_node_terminating(node))
+        let accepts = |node: &NodeName| match self.node(node) {
+            Some(_) => !self.is_node_terminating(node),
+            None => self.is_in_flight(&ClaimName::from(node.as_text())),
+        };
+        pod.nominated.as_ref().filter(|node| waits && accepts(node))
+    }
+
+    /// Whether there is such a NodeClaim, without a Node, and it stays.
+    fn is_in_flight(&self, claim: &ClaimName) -> bool {
+        let stays = |claim: &ClaimRecord| !claim.deleting && !self.is_marked_for_deletion(&claim.name);
+        self.claim(claim).is_some_and(stays) && self.node_of_claim(claim).is_none()
     }
 
     /// Whether an active Karpenter runs in this cluster.

@@ -18,6 +18,14 @@ impl ClusterState {
         self.claim_of_node(node).is_some_and(|claim| self.drain_of_claim(&claim.name).is_some())
     }
 
+    /// Marks the NodeClaims whose Nodes record their drain for deletion: what a controller does that knows nothing else
+    /// of them.
+    pub fn mark_drained_claims(&mut self) {
+        let drained = self.nodes().filter(|node| self.is_drain_begun(node)).filter_map(|node| self.claim_of_node(node));
+        let drained: Vec<ClaimName> = drained.map(|claim| claim.name.clone()).collect();
+        drained.iter().for_each(|claim| self.mark_for_deletion(claim));
+    }
+
     /// NodeClaims whose Node has the taint of a removal and records no drain of them, with the Node, by Node. Nothing
     /// removes them, and no pod is placed on their Nodes.
     pub fn claims_disrupted_by_others(&self) -> impl Iterator<Item = (&ClaimRecord, &NodeRecord)> {

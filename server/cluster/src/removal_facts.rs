@@ -2,16 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::{ClusterState, PodBudgetRecord, PodRecord};
+use crate::{ClusterState, PodBudgetRecord, PodRecord};
 use model::Text;
 use model::removal::{PodBudget, RemovalPod};
 
 /// What the eviction of `pod` is judged by. The PodDisruptionBudgets that select it are added to `budgets`.
-pub(super) fn removal_pod(
-    state: &ClusterState,
-    pod: &PodRecord,
-    budgets: &mut BTreeMap<Text, PodBudget>,
-) -> RemovalPod {
+pub fn removal_pod(state: &ClusterState, pod: &PodRecord, budgets: &mut BTreeMap<Text, PodBudget>) -> RemovalPod {
     let mut pod_budgets = Vec::new();
     for budget in state.pod_budgets_of(pod).filter(|_| !pod.mirror) {
         let name = Text::from(format!("{}/{}", budget.namespace, budget.name));

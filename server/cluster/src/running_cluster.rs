@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::removal_facts::removal_pod;
-use crate::cluster::{ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, PodRecord, PoolRecord};
+use crate::{ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, PodRecord, PoolRecord};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::removal::PodBudget;
@@ -22,11 +22,7 @@ use model::{
 
 /// The nodes of `input`, which is the planning input of `state`, with the pods that consolidation has moved within
 /// `move_interval`. The volumes of their pods are added to `input`.
-pub(super) fn running_cluster(
-    state: &ClusterState,
-    input: &mut PlanningInput,
-    move_interval: Millis,
-) -> RunningCluster {
+pub fn running_cluster(state: &ClusterState, input: &mut PlanningInput, move_interval: Millis) -> RunningCluster {
     let volumes = Volumes::of(std::mem::take(&mut input.volume_sets));
     let held = state.held_nodes().collect();
     let mut reader = Reader { state, now: input.now, move_interval, held, pod_budgets: BTreeMap::new(), volumes };
@@ -120,11 +116,7 @@ impl Reader<'_> {
         let key = PodKey { namespace: bound.namespace.clone(), name: bound.name.clone() };
         let record = self.state.pod(&key)?;
         let is_nominated = record.node.as_ref() != Some(&node.name);
-        let mut facts = removal_pod(self.state, record, &mut self.pod_budgets);
-        if facts.workload.starts_with("Pod/") {
-            // A pod without an owner is planned elsewhere like any other, as in each drain.
-            facts.workload = Text::from(format!("Unowned/{}", record.key.name));
-        }
+        let facts = removal_pod(self.state, record, &mut self.pod_budgets);
         let is_movable = !facts.node_bound && !is_nominated;
         // A volume on the disk of the node keeps its topology, and so its pod and the node.
         let pod = is_movable.then(|| Pod {
@@ -152,7 +144,7 @@ impl Reader<'_> {
 
 /// The price per hour of a node with these labels; `None` when the catalogue of its NodePool has no such
 /// offering. Reserved capacity costs nothing.
-pub(super) fn price(pool: &PoolRecord, labels: &Labels) -> Option<MicroUsd> {
+pub fn price(pool: &PoolRecord, labels: &Labels) -> Option<MicroUsd> {
     let (kind, zone) = (labels.get(INSTANCE_TYPE)?, labels.get(ZONE)?);
     let capacity_type = labels.get(CAPACITY_TYPE)?;
     if capacity_type.as_ref() == CapacityType::Reserved.as_str() {
@@ -168,8 +160,8 @@ pub(super) fn price(pool: &PoolRecord, labels: &Labels) -> Option<MicroUsd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Object;
-    use crate::cluster::testing::{bound_to, initialized_cluster, observe, pod, pool, text};
+    use crate::Object;
+    use crate::testing::{bound_to, initialized_cluster, observe, pod, pool, text};
     use model::input::Policy;
 
     #[test]

@@ -1,4 +1,4 @@
-//! Small clusters for tests: one pool `p` with the types `t.2` and `t.4`, machines `m0`, `m1`, … on nodes `n-m0`, ….
+//! Small clusters for the tests of this crate and of the controller: one pool `p` with the types `t.2` and `t.4`, machines `m0`, `m1`, … on nodes `n-m0`, ….
 
 use std::sync::Arc;
 
@@ -11,16 +11,17 @@ use model::{
 };
 
 /// `value` as a text, or as a name of the type that its place requires.
-pub(crate) fn text<T: for<'v> From<&'v str>>(value: &str) -> T {
+pub fn text<T: for<'v> From<&'v str>>(value: &str) -> T {
     T::from(value)
 }
 
 /// The key of the pod `name` in the namespace `default`.
-pub(crate) fn key(name: &str) -> PodKey {
+pub fn key(name: &str) -> PodKey {
     PodKey { namespace: text("default"), name: text(name) }
 }
 
-pub(crate) fn cpu(millis: i64) -> Resources {
+/// Requests of `millis` of CPU and of one pod.
+pub fn cpu(millis: i64) -> Resources {
     Resources::from_iter([("cpu", millis), ("pods", 1)])
 }
 
@@ -46,7 +47,7 @@ fn instance_type(vcpu: i64) -> InstanceType {
 }
 
 /// The pool `p`: empty nodes are removed after 30 s, without budgets.
-pub(crate) fn pool() -> PoolRecord {
+pub fn pool() -> PoolRecord {
     let pool = NodePool {
         name: text("p"),
         node_class: text("default"),
@@ -61,14 +62,15 @@ pub(crate) fn pool() -> PoolRecord {
     PoolRecord { pool, disruption, revision: text("1"), meta: PoolMeta::default(), drift: PoolDriftFacts::default() }
 }
 
-pub(crate) fn pool_with(limit: BudgetLimit) -> PoolRecord {
+/// The pool `p` with one budget, for each reason.
+pub fn pool_with(limit: BudgetLimit) -> PoolRecord {
     let mut pool = pool();
     pool.disruption.budgets = vec![Budget { limit, reasons: None, window: None }];
     pool
 }
 
 /// The NodeClaim `name`, launched as a `t.2`.
-pub(crate) fn claim(name: &str) -> ClaimRecord {
+pub fn claim(name: &str) -> ClaimRecord {
     let amounts = Resources::from_iter([("cpu", 2000), ("pods", 20)]);
     ClaimRecord {
         name: text(name),
@@ -84,7 +86,7 @@ pub(crate) fn claim(name: &str) -> ClaimRecord {
 }
 
 /// The initialized Node of [`claim`].
-pub(crate) fn node(name: &str) -> NodeRecord {
+pub fn node(name: &str) -> NodeRecord {
     let claim = claim(name);
     let mut all = claim.labels.clone();
     all.extend(labels(&[(REGISTERED, "true"), (INITIALIZED, "true")]));
@@ -99,18 +101,19 @@ pub(crate) fn node(name: &str) -> NodeRecord {
     }
 }
 
-pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
+/// Labels of these keys and values.
+pub fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(key, value)| (text(key), text(value))).collect()
 }
 
 /// An unschedulable pod that requests `millis` of CPU.
-pub(crate) fn pod(name: &str, millis: i64) -> PodRecord {
+pub fn pod(name: &str, millis: i64) -> PodRecord {
     let shape = Arc::new(PodShape { requests: cpu(millis), ..PodShape::default() });
     PodRecord::pending("default", name, shape, Arc::new(Labels::new()))
 }
 
 /// The pod, running on the node of `machine`.
-pub(crate) fn bound_to(machine: &str, pod: PodRecord) -> PodRecord {
+pub fn bound_to(machine: &str, pod: PodRecord) -> PodRecord {
     let node = Some(NodeName::from(format!("n-{machine}")));
     PodRecord {
         node,
@@ -121,14 +124,15 @@ pub(crate) fn bound_to(machine: &str, pod: PodRecord) -> PodRecord {
     }
 }
 
-pub(crate) fn observe(state: &mut ClusterState, at: i64, objects: impl IntoIterator<Item = Object>) {
+/// Applies `objects` at the time `at`, in milliseconds.
+pub fn observe(state: &mut ClusterState, at: i64, objects: impl IntoIterator<Item = Object>) {
     for object in objects {
         state.apply(Observation::upsert(object), Timestamp::from_millis(at));
     }
 }
 
 /// The pool and machines of these names, initialized at time 0.
-pub(crate) fn initialized_cluster(pool: PoolRecord, machines: &[&str]) -> ClusterState {
+pub fn initialized_cluster(pool: PoolRecord, machines: &[&str]) -> ClusterState {
     let mut state = ClusterState::default();
     let pair = |name: &&str| [Object::Claim(claim(name)), Object::Node(node(name))];
     observe(&mut state, 0, [Object::Pool(pool)].into_iter().chain(machines.iter().flat_map(pair)));

@@ -115,17 +115,14 @@ impl ClusterState {
     }
 
     /// Pods that run on the nodes of a dedicated hold, other than those of DaemonSets, with these nodes.
-    pub(crate) fn pods_on_nodes_of<'s>(
-        &'s self,
-        hold: &'s HoldId,
-    ) -> impl Iterator<Item = (&'s PodRecord, &'s NodeName)> {
+    pub fn pods_on_nodes_of<'s>(&'s self, hold: &'s HoldId) -> impl Iterator<Item = (&'s PodRecord, &'s NodeName)> {
         let nodes = self.nodes().filter(|node| node.labels.get(HOLD) == Some(&hold.0));
         let pods = nodes.flat_map(|node| self.pods_on(&node.name).map(move |pod| (pod, &node.name)));
         pods.filter(|(pod, _)| pod.daemon.is_none() && !pod.mirror && !pod.is_terminal())
     }
 
     /// Name of the Node of a target, or of the NodeClaim while there is no Node.
-    pub(crate) fn name_of_target(&self, target: &Target) -> NodeName {
+    pub fn name_of_target(&self, target: &Target) -> NodeName {
         match target {
             Target::Claim(claim) => {
                 self.node_of_claim(claim).map_or_else(|| NodeName::from(claim.as_text()), |node| node.name.clone())
@@ -149,13 +146,13 @@ impl ClusterState {
 }
 
 /// The hold that the pod names.
-pub(crate) fn hold_of(pod: &PodRecord) -> Option<&Text> {
+pub fn hold_of(pod: &PodRecord) -> Option<&Text> {
     pod.labels.get(HOLD).filter(|_| !pod.is_terminal())
 }
 
 /// Whether the pod may take the place of a held one of this namespace and shape. Anybody may give a pod the label of a
 /// hold, so the label alone is no right to its room.
-pub(crate) fn admits(namespace: &Text, shape: &PodShape, pod: &PodRecord) -> bool {
+pub fn admits(namespace: &Text, shape: &PodShape, pod: &PodRecord) -> bool {
     let mut requests = pod.shape.requests.iter();
     pod.key.namespace == *namespace && requests.all(|(name, needed)| needed <= shape.requests.get(name))
 }

@@ -1,8 +1,8 @@
 //! The cluster has `m0`, on which pod `a` runs and is ready, and `m1` without pods.
 
 use super::*;
-use crate::cluster::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
-use crate::cluster::{Key, Object, Observation, PodPhase, Target};
+use crate::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
+use crate::{Key, Object, Observation, PodPhase, Target};
 use model::Timestamp;
 
 fn of_workload(pod: PodRecord, ready: bool) -> PodRecord {
@@ -65,7 +65,7 @@ fn a_second_ready_pod_of_a_workload_is_an_opening_and_a_third_is_none() {
 
 #[test]
 fn a_pod_that_ends_or_becomes_free_to_go_is_an_opening() {
-    let protect = |pod| PodRecord { do_not_disrupt: Some(crate::cluster::DoNotDisrupt::Always), ..pod };
+    let protect = |pod| PodRecord { do_not_disrupt: Some(crate::DoNotDisrupt::Always), ..pod };
     let seen = [
         protect(running("b", false)),
         running("b", false),

@@ -1,7 +1,6 @@
 use super::*;
-use crate::ConsolidationSettings;
-use crate::cluster::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
+use crate::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
+use crate::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use model::Taint;
 use model::drain::RecordedDrain;
 use model::taints::Effect;
@@ -150,15 +149,6 @@ fn the_next_owner_knows_the_pods_that_were_moved() {
     // Its end is unknown, and taken to be an hour later: it would have to begin in minute 1.
     assert_eq!(stay(&restored(&[("m0", 0)], |_| {}), at(90)), []);
     assert_eq!(stay(&restored(&[("m0", 1)], |_| {}), at(90)), [("w2", 1_501)]);
-}
-
-#[test]
-fn the_next_owner_reads_the_moves_of_the_interval_and_of_the_longest_drain() {
-    let within =
-        |move_interval| ConsolidationSettings { move_interval, ..ConsolidationSettings::default() }.moves_within();
-    assert_eq!(within(Millis::from_hours(48)), Millis::from_hours(49));
-    // What is bought for moved pods is compared for a day.
-    assert_eq!(within(Millis::ZERO), Millis::from_hours(25));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use model::offering::SharedCatalogue;
 use model::resources::NODES;
 use model::{
     BoundPod, DaemonSet, Effect, Labels, Node, NodeName, NodePool, NodeSelectorTerm, NodeStage, NotReady, Operator,
-    Pod, PodShape, PoolName, Requirement, Resources, Taint, Text, Timestamp, VolumeAlternatives,
+    Pod, PodShape, PoolName, Requirement, Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives,
 };
 
 /// Taint of a Node that is not registered yet.
@@ -76,7 +76,7 @@ impl ClusterState {
             tables.pod(pod, closed)
         });
         let pods = pods.collect();
-        let nodes = self.planning_nodes(&mut tables);
+        let nodes = self.planning_nodes(&mut tables, now);
         let daemons = self.planning_daemons(&mut tables);
         PlanningInput {
             shapes: tables.shapes.values,
@@ -171,7 +171,7 @@ impl ClusterState {
         pool
     }
 
-    fn planning_nodes(&self, tables: &mut Tables) -> Vec<Node> {
+    fn planning_nodes(&self, tables: &mut Tables, now: Timestamp) -> Vec<Node> {
         let mut assigned: BTreeMap<NodeName, Vec<&PodRecord>> = BTreeMap::new();
         for (key, assignment) in self.assignments().iter() {
             let name = self.name_of_target(&assignment.target);
@@ -196,9 +196,10 @@ impl ClusterState {
         }
         for (node, bound) in nodes.iter_mut().zip(bound) {
             let leaving = node.stage == NodeStage::Deleting;
-            let bound = bound.into_iter().map(|pod| (pod, leaving && pod.is_reschedulable()));
+            let bound = bound.into_iter().map(|pod| (pod, leaving && self.needs_another_place(pod, now)));
             let due = assigned.remove(&node.name).unwrap_or_default().into_iter().map(|pod| (pod, false));
             node.pods = bound.chain(due).map(|(pod, leaving)| tables.bound(pod, leaving)).collect();
+            node.pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
             for (booking, pods) in booked.remove(&node.name).unwrap_or_default() {
                 node.pods.extend((0..pods).map(|number| tables.booked(booking, number)));
             }
@@ -224,13 +225,19 @@ impl ClusterState {
         let pool = node.labels.get(NODEPOOL).map(PoolName::from).or_else(|| claim.map(|claim| claim.pool.clone()));
         let initialized = pool.is_none() || node.is_initialized();
         let mut labels = node.labels.clone();
+        // The controller writes the labels of the NodeClaim when it registers the Node.
+        for (key, value) in claim.filter(|_| !node.is_registered()).into_iter().flat_map(|claim| &claim.labels) {
+            labels.entry(key.clone()).or_insert_with(|| value.clone());
+        }
         labels.entry(Text::from(HOSTNAME)).or_insert_with(|| node.name.as_text().clone());
         // Until a node is initialized, it is planned as it will be: with the taints and resources
         // of its NodeClaim.
         let mut taints = node.taints.clone();
         if !initialized {
             let startup: &[Taint] = claim.map_or(&[], |claim| &claim.startup_taints);
-            taints.retain(|taint| !is_ephemeral(taint) && !startup.contains(taint));
+            let is_startup =
+                |taint: &Taint| startup.iter().any(|other| other.key == taint.key && other.effect == taint.effect);
+            taints.retain(|taint| !is_ephemeral(taint) && !is_startup(taint));
             for taint in claim.filter(|_| !node.is_registered()).into_iter().flat_map(|claim| &claim.taints) {
                 if !taints.contains(taint) {
                     taints.push(taint.clone());
@@ -267,6 +274,7 @@ impl ClusterState {
 
     fn node_of_claim_in_flight(&self, claim: &ClaimRecord) -> Node {
         let mut labels = claim.labels.clone();
+        add_determined(&mut labels, &claim.requirements);
         labels.insert(Text::from(HOSTNAME), claim.name.as_text().clone());
         let terminating = claim.deleting || self.is_marked_for_deletion(&claim.name);
         Node {
@@ -281,6 +289,17 @@ impl ClusterState {
             pods: Vec::new(),
             attach_limits: Vec::new(),
             created: claim.created,
+        }
+    }
+}
+
+/// Adds the labels whose value `requirements` determine.
+pub fn add_determined(labels: &mut Labels, requirements: &Requirements) {
+    for requirement in requirements.iter() {
+        if let Some(values) = requirement.finite_values()
+            && let (1, Some(value)) = (values.len(), values.first())
+        {
+            labels.entry(requirement.key().clone()).or_insert_with(|| value.clone());
         }
     }
 }

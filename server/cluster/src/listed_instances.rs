@@ -7,7 +7,7 @@ use model::{InstanceDetails, ProviderId, Timestamp};
 
 /// Details of the instances of the last complete listing, by provider id. Instances with equal details share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ListedInstances {
+pub struct ListedInstances {
     /// When the listing was requested.
     requested_at: Option<Timestamp>,
     instances: Arc<BTreeMap<ProviderId, ListedDetails>>,
@@ -15,17 +15,17 @@ pub(crate) struct ListedInstances {
 
 /// An instance of the last listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ListedDetails {
+pub struct ListedDetails {
     /// What it runs with.
-    pub(crate) details: Arc<InstanceDetails>,
+    pub details: Arc<InstanceDetails>,
     /// When this process learned of it from a listing: it was launched before.
-    pub(crate) known_since: Timestamp,
+    pub known_since: Timestamp,
 }
 
 impl ListedInstances {
     /// Replaces the instances by those of a complete listing, which was answered at `now`; returns whether it is a later
     /// one. What the cloud said nothing about is left out.
-    pub(crate) fn record<'i>(
+    pub fn record<'i>(
         &mut self,
         requested_at: Timestamp,
         listed: impl Iterator<Item = (&'i ProviderId, &'i Arc<InstanceDetails>)>,
@@ -49,12 +49,12 @@ impl ListedInstances {
     }
 
     /// The instance, unless the last listing lacks it or its details.
-    pub(crate) fn get(&self, provider_id: &ProviderId) -> Option<&ListedDetails> {
+    pub fn get(&self, provider_id: &ProviderId) -> Option<&ListedDetails> {
         self.instances.get(provider_id)
     }
 
     /// When the last listing was requested.
-    pub(crate) fn requested_at(&self) -> Option<Timestamp> {
+    pub fn requested_at(&self) -> Option<Timestamp> {
         self.requested_at
     }
 }

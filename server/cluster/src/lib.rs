@@ -20,13 +20,13 @@ mod auxiliary;
 mod booked_room;
 mod bookings;
 mod class_lookups;
-pub(crate) mod condition_digest;
+pub mod condition_digest;
 mod drift;
 mod drift_evidence;
 pub mod external_autoscalers;
 mod launch_catalogues;
 mod listed_instances;
-pub(crate) mod moved_pods;
+pub mod moved_pods;
 mod node_class;
 pub mod observation;
 mod openings;
@@ -37,31 +37,34 @@ mod pod_table;
 pub mod recent_moves;
 pub mod record;
 mod recorded_drains;
+mod removal_facts;
 mod replaced_machines;
 pub mod replacement;
+mod running_cluster;
 pub mod state;
 mod successors;
 mod target;
 mod unannounced_deletion;
 
 pub use assignments::{Assignment, Assignments, NOMINATION_WINDOW};
-pub(crate) use booked_room::{admits, hold_of};
+pub use booked_room::{admits, hold_of};
 pub use bookings::{Booking, Bookings, HOLD, HoldId};
 pub use condition_digest::ConditionDigest;
-pub(crate) use drift_evidence::ComparisonRules;
+pub use drift_evidence::ComparisonRules;
 pub use model::removal::DoNotDisrupt;
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
 pub use recent_moves::{DecidedMoves, MovedPart, PodOwner};
 pub use record::{
     AttachRecord, AutoscalerRecord, ClaimDriftFacts, ClaimRecord, ClassRecord, DaemonRecord, LaunchedFacts,
     NamespaceRecord, NodeRecord, PodBudgetRecord, PodPhase, PodRecord, PoolDriftFacts, PoolMeta, PoolRecord,
-    ProblemRecord, Scheduling, UnmetCondition,
+    ProblemRecord, Scheduling, UnmetCondition, deployment_of,
 };
+pub use removal_facts::removal_pod;
 pub use replacement::Replacement;
+pub use running_cluster::{price, running_cluster};
 pub use state::ClusterState;
 pub use target::Target;
 
-#[cfg(test)]
-pub(crate) mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;

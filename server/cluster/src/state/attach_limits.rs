@@ -6,12 +6,12 @@ use model::offering::SharedCatalogue;
 use model::{NodeName, NodePool, Text};
 
 use super::ClusterState;
-use crate::cluster::launch_catalogues::LaunchCatalogues;
-use crate::cluster::record::{AttachRecord, NodeRecord};
+use crate::launch_catalogues::LaunchCatalogues;
+use crate::record::{AttachRecord, NodeRecord};
 
 impl ClusterState {
     /// The catalogue for new nodes of `pool`, which is an observed NodePool.
-    pub(crate) fn launch_catalogue<'s>(&'s self, pool: &'s NodePool) -> &'s SharedCatalogue {
+    pub fn launch_catalogue<'s>(&'s self, pool: &'s NodePool) -> &'s SharedCatalogue {
         self.launch_catalogues.lowered.get(&pool.catalogue)
     }
 
@@ -79,8 +79,8 @@ mod tests {
     use model::labels::INITIALIZED;
 
     use super::*;
-    use crate::cluster::testing::{initialized_cluster, node, observe, pool, text};
-    use crate::cluster::{ClusterSnapshot, Key, Object, Observation};
+    use crate::testing::{initialized_cluster, node, observe, pool, text};
+    use crate::{ClusterSnapshot, Key, Object, Observation};
 
     const EBS: &str = "attachable-volumes-ebs.csi.aws.com";
 

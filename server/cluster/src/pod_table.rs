@@ -283,8 +283,8 @@ fn update_index(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::PodPhase;
-    use crate::cluster::testing::{key, pod, text};
+    use crate::PodPhase;
+    use crate::testing::{key, pod, text};
 
     /// A pod whose fields that indices depend on follow from the bits of `seed`.
     fn variant(name: &str, seed: u64) -> PodRecord {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::target::Target;
-use model::{Effect, Labels, PodShape, Taint, Text};
+use model::{Effect, Labels, PodShape, Taint, Text, Toleration, TolerationOperator};
 
 /// Key of the taint and of the label of the nodes of a dedicated hold, and of the label of pods that take the room of a hold.
 /// The value is the id of the hold.
@@ -23,8 +23,15 @@ impl fmt::Display for HoldId {
 
 impl HoldId {
     /// The taint of the nodes of a dedicated hold.
-    pub(crate) fn taint(&self) -> Taint {
+    pub fn taint(&self) -> Taint {
         Taint { key: Text::from(HOLD), value: self.0.clone(), effect: Effect::NoSchedule }
+    }
+
+    /// What pods of a dedicated hold need: its nodes, and the toleration of their taint.
+    pub fn confine(&self, shape: &mut PodShape) {
+        shape.node_selector.insert(Text::from(HOLD), self.0.clone());
+        let Taint { key, value, effect } = self.taint();
+        shape.tolerations.push(Toleration { key, operator: TolerationOperator::Equal, value, effect: Some(effect) });
     }
 }
 
