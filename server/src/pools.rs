@@ -8,16 +8,15 @@ mod published;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use cluster::external_autoscalers::MANAGED;
+use cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use controller::ClassFacts;
-use controller::cluster::external_autoscalers::MANAGED;
-use controller::cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
-use drift::{HASH_VERSION, NodePoolTemplate};
 use manifests::karpenter::{Disruption, NodePoolManifest};
 use manifests::{Cursor, InputError, ObjectLocation, Problems, Source};
 use model::disruption_policy::{Budget, DisruptionPolicy};
 use model::offering::SharedCatalogue;
 use model::{Catalogue, Labels, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text};
-use planning_input::{Options, disruption_policy};
+use planning_input::{Options, disruption_policy, template_hash};
 use serde_json::Value;
 use tracing::warn;
 
@@ -288,16 +287,7 @@ fn drift_facts(pool: Option<NodePoolManifest>, class: Option<&ClassContents>) ->
     let (class_hash, own_class_hash) =
         class.map(|class| (class.hash.clone(), class.own_hash.clone())).unwrap_or_default();
     let Some(pool) = pool else { return PoolDriftFacts { class_hash, own_class_hash, ..PoolDriftFacts::default() } };
-    let template = NodePoolTemplate {
-        labels: pool.labels,
-        annotations: pool.template_annotations,
-        taints: pool.taints,
-        startup_taints: pool.startup_taints,
-        node_class: [pool.class.group, pool.class.kind, pool.class.name],
-        termination_grace_period: pool.termination_grace_period,
-        expire_after: pool.expire_after.finite(),
-    };
-    let own_hash = Some((template.hash(), Text::from(HASH_VERSION)));
+    let own_hash = Some(template_hash(&pool));
     PoolDriftFacts { karpenter_hash: pool.hash, own_hash, class_hash, own_class_hash }
 }
 

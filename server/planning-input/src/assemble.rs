@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use cloud::catalogue::Snapshot;
-use manifests::cluster::pods::PodObject;
-use manifests::cluster::workload::DaemonObject;
+use cluster::{ClassRecord, ClusterState, Observation, PoolMeta, PoolRecord};
 use manifests::cluster::{Cluster, each};
 use manifests::inventory::Inventory;
 use manifests::karpenter::{
@@ -14,26 +14,27 @@ use manifests::karpenter::{
 use manifests::kinds::Kind;
 use manifests::notes::Notes;
 use manifests::{InputError, Problems, Volumes};
-use model::attach_limits::lower_attach_limits;
 use model::input::{PlanningInput, Policy};
-use model::labels::HOSTNAME;
 use model::node_class::SubnetZone;
-use model::running::{RunningCluster, RunningNode};
-use model::{DaemonSet, DisruptionPolicy, Node, NodePool, NodeStage, PoolName, Text, Zone};
+use model::running::RunningCluster;
+use model::{NodePool, PoolName, Text, Zone};
 
-use crate::claims::ClaimFacts;
-use crate::disruption_policy::disruption_policy;
+use crate::disruption_policy::{disruption_policy, drift_facts};
 use crate::drains::BudgetedPods;
+use crate::expand::Replicas;
+use crate::external_pools::ExternalPools;
 use crate::options::Options;
 use crate::owners::Owners;
-use crate::pods::Reader;
+use crate::pods::PodSurvey;
 use crate::pools::CatalogueSource;
 use crate::prices::NodePrices;
+use crate::records::PodReader;
 use crate::region::Search;
+use crate::running::RunningReader;
 use crate::spread::SpreadDefaults;
 use crate::tables::Tables;
 use crate::unknown_labels::note_unknown_labels;
-use crate::{autoscalers, external_pools, nodes, overhead, pools, region, running};
+use crate::{autoscalers, external_pools, nodes, overhead, pools, records, region, running};
 
 /// Result of reading.
 #[derive(Debug, Clone)]
@@ -122,30 +123,38 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
         restrict_zones(&mut karpenter.classes, &options.zones);
     }
     let catalogue_source = CatalogueSource { snapshot: &snapshot, region: &region, zones: &zones };
-    let Karpenter { pools, classes, claims, overlays } = karpenter;
-    let policies: BTreeMap<PoolName, DisruptionPolicy> =
-        pools.iter().map(|pool| (pool.name.clone(), disruption_policy(pool))).collect();
-    let facts = options.disrupt.then(|| ClaimFacts::of(&pools, &classes));
-    let mut pools = pools::build_pools(catalogue_source, pools, &classes, &overlays, notes);
+    let Karpenter { pools: manifests, classes, claims, overlays } = karpenter;
+    let facts: BTreeMap<PoolName, PoolRecord> = manifests.iter().map(|pool| pool_facts(pool, &classes)).collect();
+    let mut pools = pools::build_pools(catalogue_source, manifests, &classes, &overlays, notes);
     note_unknown_labels(&pools, notes);
     pools.iter_mut().for_each(|pool| apply_flags(pool, options));
     overhead::set_overheads(&mut pools, &classes, options, notes);
-    let nodes = nodes::build(&cluster, &claims, &pools, notes);
-    let nodes: Vec<Node> = nodes.into_iter().map(|node| external.clear_pool(node)).collect();
+    let statuses = classes.iter().map(class_status).collect();
+    let records =
+        pools.iter().filter_map(|pool| Some(PoolRecord { pool: pool.clone(), ..facts.get(&pool.name)?.clone() }));
+    let karpenter = (records.collect(), statuses, claims.as_slice());
     let prices = || NodePrices::new(catalogue_source, &pools);
-    let read = match (options.repack, &facts) {
-        (_, Some(facts)) => {
-            facts.running_nodes((&cluster, &claims), &nodes, (&pools, &policies), &prices(), notes, options.now)
-        }
-        (true, None) => running::nodes_with_price(&cluster, &nodes, &prices(), notes),
-        (false, None) => Vec::new(),
-    };
-    let (input, mut running) = populate(&cluster, (nodes, read), pools, (options, defaults), problems, notes);
-    if options.disrupt {
-        running.policies = policies;
-    }
+    let (input, running) = populate(&cluster, karpenter, (options, defaults, &external), prices, (problems, notes));
     let price_date = snapshot.region(&region).and_then(|region| region.price_date.clone());
     Captured { input, notes: Vec::new(), region: region.to_string(), price_date, running }
+}
+
+/// What the manifest of a NodePool says beside what it is planned by.
+fn pool_facts(pool: &NodePoolManifest, classes: &[NodeClassManifest]) -> (PoolName, PoolRecord) {
+    let class = classes.iter().find(|class| class.name == pool.class.name);
+    let record = PoolRecord {
+        pool: NodePool::default(),
+        disruption: disruption_policy(pool),
+        revision: Text::default(),
+        meta: PoolMeta { managed: pool.managed, ..PoolMeta::default() },
+        drift: drift_facts(pool, class),
+    };
+    (pool.name.clone(), record)
+}
+
+/// The part of an EC2NodeClass that drift is found by.
+fn class_status(class: &NodeClassManifest) -> ClassRecord {
+    ClassRecord { name: class.name.clone(), status: Arc::new(class.status.clone()), ..ClassRecord::default() }
 }
 
 /// Sets the free instances of capacity reservations to the counts of `--reservation`, which take
@@ -209,86 +218,59 @@ fn apply_flags(pool: &mut NodePool, options: &Options) {
     rules.min_nodes = rules.min_nodes.or(options.min_nodes);
 }
 
-fn populate(
+/// The objects of the input as one state, and what is derived from pods and their volumes beside it.
+fn populate<'p>(
     cluster: &Cluster,
-    (mut nodes, running): (Vec<Node>, Vec<Option<RunningNode>>),
-    mut pools: Vec<NodePool>,
-    (options, defaults): (&Options, SpreadDefaults<'_>),
-    problems: &Problems,
-    notes: &mut Notes,
+    (pools, classes, claims): (Vec<PoolRecord>, Vec<ClassRecord>, &[NodeClaimManifest]),
+    (options, defaults, external): (&Options, SpreadDefaults<'_>, &ExternalPools),
+    prices: impl FnOnce() -> NodePrices<'p>,
+    (problems, notes): (&Problems, &mut Notes),
 ) -> (PlanningInput, RunningCluster) {
-    lower_attach_limits(&mut pools, &nodes);
-    let staying = nodes.iter().filter(|node| node.stage != NodeStage::Deleting);
-    let hosts: BTreeSet<Text> = staying.filter_map(|node| node.labels.get(HOSTNAME).cloned()).collect();
-    let volumes = Volumes::new(cluster, hosts);
-    let local = volumes.local_limits();
-    for node in &mut nodes {
-        let limits = node.labels.get(HOSTNAME).and_then(|host| local.get(host));
-        node.attach_limits.extend(limits.into_iter().flatten().cloned());
+    let owners = Owners::new(&cluster.workloads);
+    let volumes = Volumes::new(cluster, records::hosts(cluster));
+    let mut reader = PodReader::new(cluster, &owners, &volumes, &defaults);
+    let state = {
+        let mut snapshot = records::objects(cluster, claims, &pools, &volumes);
+        snapshot.pods = cluster.pods.iter().map(|pod| reader.pod(pod, notes)).collect();
+        snapshot.daemons = cluster.daemons.iter().map(|daemon| reader.daemon(daemon)).collect();
+        (snapshot.pools, snapshot.classes) = (pools, classes);
+        let mut state = ClusterState::default();
+        state.set_schedulers(options.schedulers.clone());
+        state.apply(Observation::Snapshot(Box::new(snapshot)), options.now);
+        state.mark_drained_claims();
+        state
+    };
+    nodes::note(&state, notes);
+    let mut input = state.planning_input(&policy(options), options.now);
+    for node in &mut input.nodes {
+        external.clear_pool(node);
     }
-    let mut reader = Reader {
+    let running_reader = |notes| RunningReader { cluster, state: &state, prices: prices(), notes };
+    let mut running = match (options.disrupt, options.repack) {
+        (true, _) => running_reader(&mut *notes).for_disruption(&mut input),
+        (false, true) => running_reader(&mut *notes).for_repacking(&mut input),
+        (false, false) => RunningCluster::default(),
+    };
+    let mut budgeted_pods = BudgetedPods::new(&cluster.budgets);
+    let replaces_nodes = options.repack || options.disrupt;
+    let mut survey = PodSurvey {
         cluster,
-        owners: Owners::new(&cluster.workloads),
-        volumes,
+        state: &state,
+        owners: &owners,
         schedulers: &options.schedulers,
-        defaults,
-        budgeted_pods: BudgetedPods::new(&cluster.budgets),
-        tables: Tables::default(),
-        notes,
-        problems,
-        pods: Vec::new(),
-        running,
-    };
-    // Pods first: the reader fills the shared tables and counts the pods that budgets select.
-    reader.read(&mut nodes);
-    let daemons = daemons(cluster, &mut reader);
-    let Reader { tables, pods, budgeted_pods, running, .. } = reader;
-    let running = match options.repack || options.disrupt {
-        true => RunningCluster {
-            nodes: running.into_iter().flatten().collect(),
-            pod_budgets: running::pod_budgets(&cluster.budgets, &budgeted_pods),
-            policies: BTreeMap::new(),
-        },
-        false => RunningCluster::default(),
-    };
-    budgeted_pods.blocked_drains(&cluster.budgets).into_iter().for_each(|line| notes.line(line));
-    let input = PlanningInput {
-        shapes: tables.shapes.into_values(),
-        label_sets: tables.labels.into_values(),
-        volume_sets: tables.volumes.into_values(),
-        pods,
-        nodes,
-        pools,
-        daemons,
-        namespaces: cluster.namespaces.clone(),
-        policy: policy(options),
         now: options.now,
+        replaces_nodes,
+        notes,
     };
+    let present = survey.count(&mut budgeted_pods);
+    let (tables, pods) = (Tables::take_from(&mut input), std::mem::take(&mut input.pods));
+    let budgeted = &mut budgeted_pods;
+    let schedulers = &options.schedulers;
+    let replicas = Replicas { reader: &mut reader, schedulers, budgeted_pods: budgeted, tables, pods, notes, problems };
+    let input = replicas.add_to(input, present);
+    running::count_budgets(&mut running, &cluster.budgets, &budgeted_pods);
+    budgeted_pods.blocked_drains(&cluster.budgets).into_iter().for_each(|line| notes.line(line));
     (input, running)
-}
-
-/// The DaemonSets, each with the requests of its newest pod where it has one: what creates pods may state others
-/// than the template (Karpenter: daemon overhead).
-fn daemons(cluster: &Cluster, reader: &mut Reader<'_>) -> Vec<DaemonSet> {
-    let mut newest: BTreeMap<(&Text, &Text), &PodObject> = BTreeMap::new();
-    for pod in cluster.pods.iter().filter(|pod| pod.is_active()) {
-        let Some(daemon) = pod.meta.owned_by("DaemonSet") else { continue };
-        let known = newest.entry((&pod.meta.namespace, daemon)).or_insert(pod);
-        if (known.meta.created, &known.meta.name) < (pod.meta.created, &pod.meta.name) {
-            *known = pod;
-        }
-    }
-    let staying = cluster.daemons.iter().filter(|daemon| !daemon.meta.deleting);
-    let read = |daemon: &DaemonObject| {
-        let sample = newest.get(&(&daemon.meta.namespace, &daemon.meta.name));
-        let spec = match sample {
-            Some(pod) => daemon.template.spec.requesting(&pod.spec),
-            None => daemon.template.spec.clone(),
-        };
-        let pod = reader.prototype(&daemon.meta.namespace, &spec, &daemon.template.labels);
-        DaemonSet { namespace: pod.namespace, name: daemon.meta.name.clone(), shape: pod.shape, labels: pod.labels }
-    };
-    staying.map(read).collect()
 }
 
 fn policy(options: &Options) -> Policy {

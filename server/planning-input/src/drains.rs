@@ -114,7 +114,7 @@ impl BudgetedPods {
 }
 
 /// Whether the pod tolerates the taint of a drained node, so that no drain evicts it.
-pub fn tolerates_drains(pod: &PodObject) -> bool {
+fn tolerates_drains(pod: &PodObject) -> bool {
     first_untolerated(&[Taint::of_drain()], pod.spec.tolerations()).is_none()
 }
 

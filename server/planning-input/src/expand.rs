@@ -2,14 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::VolumeUser;
 use manifests::cluster::storage::ClaimSpec;
 use manifests::cluster::workload::{HASH, JobProgress, Workload};
 use manifests::kinds::Kind;
+use manifests::notes::Notes;
 use manifests::pod::volumes::PodVolume;
+use manifests::{InputError, Problems, VolumeUser};
+use model::input::PlanningInput;
+use model::schedulers::PlannedSchedulers;
 use model::{Labels, Pod, PodKey, Text};
 
-use crate::pods::{Reader, WorkloadKey, WorkloadPods};
+use crate::drains::BudgetedPods;
+use crate::pods::{PresentPods, WorkloadKey, WorkloadPods};
+use crate::records::PodReader;
+use crate::tables::Tables;
+
+/// Maximum number of pods that one run plans.
+const MOST_PODS: i64 = 1_000_000;
 
 /// Number of desired pods of `workload` beyond those that it owns.
 fn lacking(workload: &Workload, owned: &WorkloadPods) -> i64 {
@@ -29,14 +38,42 @@ fn desired_of_job(parallelism: i64, job: JobProgress, owned: &WorkloadPods) -> i
     if job.inactive { 0 } else { parallelism.min(left).max(0) }
 }
 
-impl Reader<'_> {
-    /// Adds the missing replicas of every workload. `taken` has the key of every pod; the keys of
-    /// new replicas are added.
-    pub fn expand(&mut self, owned: &BTreeMap<WorkloadKey, WorkloadPods>, taken: &mut BTreeSet<PodKey>) {
+/// Adds the pods that workloads lack to a planning input.
+#[derive(Debug)]
+pub struct Replicas<'r, 'c> {
+    /// Reads specifications of pods, and has the objects of the input.
+    pub reader: &'r mut PodReader<'c>,
+    /// The schedulers whose pods are planned.
+    pub schedulers: &'r PlannedSchedulers,
+    /// Pods that run or will run, for the disruption budgets.
+    pub budgeted_pods: &'r mut BudgetedPods,
+    /// Shapes, label sets and volume sets of the input, each stored once.
+    pub tables: Tables,
+    /// Pods to plan, so far.
+    pub pods: Vec<Pod>,
+    /// Notes for the user.
+    pub notes: &'r mut Notes,
+    /// Errors of the input.
+    pub problems: &'r Problems,
+}
+
+impl Replicas<'_, '_> {
+    /// The same input with the missing replicas of every workload beside the pods that are `present`.
+    pub fn add_to(mut self, mut input: PlanningInput, present: PresentPods) -> PlanningInput {
+        self.expand(&present.owned, present.taken);
+        self.pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        let Self { tables, pods, .. } = self;
+        (input.shapes, input.label_sets) = (tables.shapes.into_values(), tables.labels.into_values());
+        input.volume_sets = tables.volumes.into_values();
+        input.pods = pods;
+        input
+    }
+
+    fn expand(&mut self, owned: &BTreeMap<WorkloadKey, WorkloadPods>, mut taken: BTreeSet<PodKey>) {
         let none = WorkloadPods::default();
-        let cluster = self.cluster;
+        let cluster = self.reader.cluster;
         for workload in &cluster.workloads {
-            if self.owners.expands_elsewhere(workload) {
+            if self.reader.owners.expands_elsewhere(workload) {
                 continue;
             }
             let title: Text = format!("{}/{}", workload.kind_name, workload.meta.name).into();
@@ -48,7 +85,7 @@ impl Reader<'_> {
             let labels = self.replica_labels(workload);
             self.budgeted_pods.add(&workload.meta.namespace, &title, &labels, count);
             if !self.is_template_excluded(workload, &title, count) {
-                self.add_replicas(workload, &title, &labels, (owned, count), taken);
+                self.add_replicas(workload, &title, &labels, (owned, count), &mut taken);
             }
         }
     }
@@ -81,9 +118,16 @@ impl Reader<'_> {
         if !self.allow(count, workload) {
             return;
         }
-        let spec = self.defaults.spread_replicas(workload, labels, self.notes);
-        let mut planned = self.prototype(&workload.meta.namespace, &spec, labels);
-        planned.workload = title.clone();
+        let spec = self.reader.defaults.spread_replicas(workload, labels, self.notes);
+        let (shape, invalid) = self.reader.shape(&spec, labels);
+        let mut planned = Pod {
+            namespace: workload.meta.namespace.clone(),
+            shape: self.tables.shapes.index(&shape),
+            labels: self.tables.labels.index(labels),
+            workload: title.clone(),
+            invalid,
+            ..Pod::default()
+        };
         let own_volumes = !workload.claims.is_empty()
             || workload.template.spec.volumes.iter().any(|volume| matches!(volume, PodVolume::Ephemeral { .. }));
         // Replicas without volumes of their own share one volume set, which is computed once.
@@ -105,6 +149,21 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether `count` more pods may be planned; reports an error when they exceed the maximum.
+    fn allow(&mut self, count: i64, workload: &Workload) -> bool {
+        let fits = self.pods.len() as i64 + count <= MOST_PODS;
+        if !fits {
+            self.problems.add(InputError {
+                source: "input".to_owned(),
+                document: 0,
+                object: Some(format!("{}/{}", workload.kind_name, workload.meta.title())),
+                path: "spec.replicas".to_owned(),
+                message: format!("lacks {count} pods; all workloads together, at most {MOST_PODS} pods are planned"),
+            });
+        }
+        fits
+    }
+
     /// Labels of the template, and those that controllers add: the name of a Job, and the template
     /// hash of the only active ReplicaSet of a Deployment.
     fn replica_labels(&self, workload: &Workload) -> Labels {
@@ -119,7 +178,8 @@ impl Reader<'_> {
             set.meta.namespace == workload.meta.namespace && set.meta.owned_by("Deployment") == Some(name)
         };
         if workload.kind == Kind::Deployment {
-            let sets = self.cluster.workloads.iter().filter(|set| set.kind == Kind::ReplicaSet && set.replicas > 0);
+            let sets =
+                self.reader.cluster.workloads.iter().filter(|set| set.kind == Kind::ReplicaSet && set.replicas > 0);
             let active: Vec<&Workload> = sets.filter(owned).collect();
             if let [only] = active.as_slice()
                 && let Some(hash) = only.template.labels.get(HASH)
@@ -132,8 +192,8 @@ impl Reader<'_> {
 
     fn replica_volumes(&mut self, workload: &Workload, name: &str, templates: &[(Text, ClaimSpec)]) -> Option<u32> {
         let pod = VolumeUser { namespace: &workload.meta.namespace, name, templates, is_moved: false };
-        let needs = self.volumes.of(pod, &workload.template.spec.volumes);
-        self.tables.volumes(needs)
+        let needs = self.reader.volumes.of(pod, &workload.template.spec.volumes);
+        self.tables.volumes(&needs)
     }
 }
 

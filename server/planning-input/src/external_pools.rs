@@ -43,9 +43,7 @@ pub fn remove_external_pools(
 impl ExternalPools {
     /// Clears the pool of a node of an external pool: its capacity is used, and no managed pool
     /// counts it.
-    #[must_use]
-    pub fn clear_pool(&self, node: Node) -> Node {
-        let pool = node.pool.filter(|pool| !self.0.contains(pool));
-        Node { pool, ..node }
+    pub fn clear_pool(&self, node: &mut Node) {
+        node.pool.take_if(|pool| self.0.contains(pool));
     }
 }

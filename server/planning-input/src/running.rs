@@ -1,83 +1,149 @@
-//! Reads what runs in a captured cluster, for repacking ([`Options::repack`](crate::Options::repack)).
+//! What runs in a captured cluster, for repacking and disruption.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use cluster::{ClaimRecord, ClusterState, NodeRecord, running_cluster};
 use manifests::cluster::Cluster;
-use manifests::cluster::pods::PodObject;
 use manifests::cluster::policy::DisruptionBudget;
 use manifests::notes::Notes;
+use model::input::PlanningInput;
 use model::labels::HOSTNAME;
-use model::removal::{DoNotDisrupt, PodBudget, RemovalPod};
-use model::running::RunningNode;
-use model::{Node, NodeStage, Text, VolumeAlternatives};
+use model::removal::PodBudget;
+use model::repair_policy::toleration;
+use model::running::{Consolidatable, RunningClaim, RunningCluster, RunningDrift, UnhealthyNode};
+use model::{Millis, Node, NodeStage, PodKey, Text, Timestamp, VolumeAlternatives};
 
-use crate::drains::{BudgetedPods, tolerates_drains};
+use crate::drains::BudgetedPods;
 use crate::prices::NodePrices;
+use crate::tables::Table;
 
-/// The [`RunningNode`] of each of `nodes`, without pods; `None` for nodes without a known price and
-/// for NodeClaims without a Node, which are noted.
-pub fn nodes_with_price(
-    cluster: &Cluster,
-    nodes: &[Node],
-    prices: &NodePrices<'_>,
-    notes: &mut Notes,
-) -> Vec<Option<RunningNode>> {
-    let protection: BTreeMap<&Text, Option<DoNotDisrupt>> =
-        cluster.nodes.iter().map(|node| (&node.meta.name, node.do_not_disrupt)).collect();
-    let with_price = |(at, node): (u32, &Node)| {
-        if node.stage == NodeStage::InFlight {
-            notes.add("NodeClaims without a Node stay, provide capacity, and are in none of the costs", &node.name);
-            return None;
-        }
-        let Some(price) = prices.price(node, notes) else {
-            notes.add(
-                "the price of nodes is unknown: they stay, provide capacity, and are in none of the costs",
-                &node.name,
-            );
-            return None;
-        };
-        let do_not_disrupt = protection.get(node.name.as_text()).copied().flatten();
-        Some(RunningNode { node: at, price, do_not_disrupt, claim: None, recent_move: None, pods: Vec::new() })
-    };
-    (0..).zip(nodes).map(with_price).collect()
+/// The nodes of `input`, which is the planning input of `state`, with prices of the catalogue.
+pub struct RunningReader<'r> {
+    /// The objects of the input, except Karpenter's.
+    pub cluster: &'r Cluster,
+    /// All of them, as records.
+    pub state: &'r ClusterState,
+    /// Prices of nodes.
+    pub prices: NodePrices<'r>,
+    /// Notes for the user.
+    pub notes: &'r mut Notes,
 }
 
-/// What the eviction of `pod` of `workload` (`Kind/name`) is judged by.
-pub fn removal_facts(pod: &PodObject, workload: Text, cluster: &Cluster) -> RemovalPod {
-    let selecting = |budget: &&DisruptionBudget| {
-        !pod.mirror && budget.namespace == pod.meta.namespace && budget.guards(&pod.meta.labels)
-    };
-    RemovalPod {
-        key: model::PodKey { namespace: pod.meta.namespace.clone(), name: pod.meta.name.clone() },
-        workload,
-        node_bound: !pod.is_movable(),
-        terminating: pod.meta.deleting,
-        ready: pod.ready,
-        tolerates_drain: pod.mirror || tolerates_drains(pod),
-        do_not_disrupt: pod.do_not_disrupt,
-        started: pod.started,
-        pod_budgets: cluster.budgets.iter().filter(selecting).map(title).collect(),
+impl RunningReader<'_> {
+    /// What disruption looks at.
+    pub fn for_disruption(self, input: &mut PlanningInput) -> RunningCluster {
+        let mut running = running_cluster(self.state, input, Millis::ZERO);
+        for one in &mut running.nodes {
+            let node = &input.nodes[one.node as usize];
+            let price = self.prices.price(node, self.notes);
+            if price.is_none() && node.pool.is_some() {
+                self.notes.add("the price of nodes is unknown: removing them saves nothing", &node.name);
+            }
+            one.price = price.unwrap_or_default();
+            if let Some(claim) = &mut one.claim {
+                self.complete(claim, node, input.now);
+            }
+        }
+        self.mark_unsafe_pods(&mut running);
+        running
+    }
+
+    /// What the reasons to remove a node are found by: its expiry, its drift and its health.
+    fn complete(&self, claim: &mut RunningClaim, node: &Node, now: Timestamp) {
+        let Some(record) = self.state.claim(&claim.name) else { return };
+        claim.expires = record.created.and_then(|created| Some(created + record.expire_after?));
+        claim.drift = self.drift(record, now);
+        claim.unhealthy = self.state.node(&node.name).and_then(unhealthy);
+        // By the condition of the NodeClaim, or by its last pod event (plan contract §3).
+        let may_be_moved = record.condition_digest.is_consolidatable() || node.stage != NodeStage::Initialized;
+        if may_be_moved && claim.consolidatable != Consolidatable::Never {
+            claim.consolidatable = Consolidatable::From(now);
+        }
+    }
+
+    /// A drift that the NodeClaim shows, else what its manifests show.
+    fn drift(&self, claim: &ClaimRecord, now: Timestamp) -> Option<RunningDrift> {
+        let shown = claim.drift.shown.as_ref().map(|(reason, _)| reason.clone());
+        let since = claim.drift.drifted_since.filter(|_| shown.is_some()).unwrap_or(now);
+        let found = || self.state.drift_of(claim, now).map(|drift| Text::from(drift.reason.as_str()));
+        Some(RunningDrift { reason: shown.or_else(found)?, since })
+    }
+
+    /// What repacking looks at: Nodes with a known price. NodeClaims without a Node are noted.
+    pub fn for_repacking(mut self, input: &mut PlanningInput) -> RunningCluster {
+        let mut running = running_cluster(self.state, input, Millis::ZERO);
+        let mut volumes = Table::of(std::mem::take(&mut input.volume_sets));
+        running.policies = BTreeMap::new();
+        running.nodes.retain_mut(|one| {
+            let node = &input.nodes[one.node as usize];
+            let Some(price) = self.known_price(node) else { return false };
+            (one.price, one.claim) = (price, None);
+            one.do_not_disrupt = self.state.node(&node.name).and_then(|node| node.do_not_disrupt);
+            // A pod of a StatefulSet that ends is created again, and a repacking plans no such pod.
+            one.pods.retain(|pod| !pod.facts.terminating);
+            for pod in one.pods.iter_mut().filter_map(|pod| pod.pod.as_mut()) {
+                let needs = pod.volumes.map(|index| without_host(volumes.get(index).clone()));
+                pod.volumes = needs.map(|needs| volumes.index(&needs));
+            }
+            true
+        });
+        input.volume_sets = volumes.into_values();
+        self.mark_unsafe_pods(&mut running);
+        running
+    }
+
+    fn known_price(&mut self, node: &Node) -> Option<model::MicroUsd> {
+        if node.stage == NodeStage::InFlight {
+            self.notes
+                .add("NodeClaims without a Node stay, provide capacity, and are in none of the costs", &node.name);
+            return None;
+        }
+        let price = self.prices.price(node, self.notes);
+        if price.is_none() {
+            let what = "the price of nodes is unknown: they stay, provide capacity, and are in none of the costs";
+            self.notes.add(what, &node.name);
+        }
+        price
+    }
+
+    /// Marks the pods that Cluster Autoscaler must not evict.
+    fn mark_unsafe_pods(&self, running: &mut RunningCluster) {
+        let unsafe_pods = self.cluster.pods.iter().filter(|pod| pod.unsafe_to_evict);
+        let key = |(namespace, name): (&Text, &Text)| PodKey { namespace: namespace.clone(), name: name.clone() };
+        let unsafe_pods: BTreeSet<PodKey> = unsafe_pods.map(|pod| key((&pod.meta.namespace, &pod.meta.name))).collect();
+        let pods = running.nodes.iter_mut().flat_map(|node| &mut node.pods);
+        pods.for_each(|pod| pod.unsafe_to_evict = unsafe_pods.contains(&pod.facts.key));
     }
 }
 
-/// The evictions that each budget allows now: what its status says. Without a status, one if its
-/// threshold lets one of the pods that it selects go.
-pub fn pod_budgets(budgets: &[DisruptionBudget], budgeted_pods: &BudgetedPods) -> BTreeMap<Text, PodBudget> {
-    let allowed = |budget: &DisruptionBudget| match (budget.disruptions_allowed, budget.threshold) {
-        (Some(allowed), _) => usize::try_from(allowed).unwrap_or(0),
-        (None, Some(threshold)) => usize::from(!threshold.blocks_all(budgeted_pods.count(budget))),
-        (None, None) => 1,
-    };
-    let read = |budget| PodBudget { allowed: allowed(budget), evicts_unhealthy_always: budget.evicts_unhealthy };
-    budgets.iter().map(|budget| (title(budget), read(budget))).collect()
+/// The condition that a repair policy matches and whose toleration ends first.
+fn unhealthy(node: &NodeRecord) -> Option<UnhealthyNode> {
+    let matching = node.unmet.iter().filter_map(|unmet| {
+        let toleration = toleration(&unmet.kind, &unmet.status)?;
+        Some(UnhealthyNode {
+            condition: Text::from(format!("{} is {}", unmet.kind, unmet.status)),
+            repair_from: unmet.since + toleration,
+            do_not_repair: node.do_not_repair,
+        })
+    });
+    matching.min_by_key(|unhealthy| unhealthy.repair_from)
 }
 
-fn title(budget: &DisruptionBudget) -> Text {
-    format!("{}/{}", budget.namespace, budget.name).into()
+/// Sets what budgets without a status allow: one eviction if their threshold lets one of the pods that they select go.
+pub fn count_budgets(running: &mut RunningCluster, budgets: &[DisruptionBudget], budgeted_pods: &BudgetedPods) {
+    for budget in budgets.iter().filter(|budget| budget.disruptions_allowed.is_none()) {
+        let blocks =
+            |threshold: &manifests::cluster::policy::BudgetThreshold| threshold.blocks_all(budgeted_pods.count(budget));
+        let known: Option<&mut PodBudget> =
+            running.pod_budgets.get_mut(&Text::from(format!("{}/{}", budget.namespace, budget.name)));
+        if let Some(known) = known {
+            known.allowed = usize::from(!budget.threshold.as_ref().is_some_and(blocks));
+        }
+    }
 }
 
 /// `volumes` of a pod that leaves the node where they are: the data on its disk is lost with it.
-pub fn without_host(mut volumes: VolumeAlternatives) -> VolumeAlternatives {
+fn without_host(mut volumes: VolumeAlternatives) -> VolumeAlternatives {
     for alternative in &mut volumes.any_of {
         alternative.remove(HOSTNAME);
     }

@@ -59,7 +59,11 @@ impl StatusJson {
 /// # Errors
 /// When the text is no JSON, or a field has a type that the API does not define.
 pub fn parse(json: &str, shared: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
-    let PodJson { metadata, spec, status } = serde_json::from_str(json)?;
+    let PodJson { metadata, mut spec, status } = serde_json::from_str(json)?;
+    if metadata.owner_references.iter().any(|owner| owner.controller && owner.kind == "DaemonSet") {
+        // The DaemonSet controller pins each pod to its node: without that they share one shape.
+        spec.unpin();
+    }
     let infeasible = status.resize_is_infeasible();
     let resize = resize(&spec, &status.container_statuses, &status.init_container_statuses, infeasible);
     let record_change = Record::Pod {

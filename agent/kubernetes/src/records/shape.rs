@@ -66,6 +66,16 @@ impl ShapeInterner {
     }
 }
 
+impl SpecJson {
+    /// Removes the required node affinity.
+    pub(super) fn unpin(&mut self) {
+        if let Some(affinity) = &mut self.affinity {
+            affinity.node_affinity.required = None;
+        }
+        self.affinity.take_if(|affinity| *affinity == AffinityJson::default());
+    }
+}
+
 /// The spec in a shape of [`ShapeInterner::shape`].
 pub(crate) fn parse_spec(shape: &str) -> serde_json::Result<SpecJson> {
     #[derive(Deserialize)]

@@ -1,6 +1,6 @@
 //! PodDisruptionBudgets, volume attach limits and other autoscalers.
 
-use controller::cluster::{AttachRecord, AutoscalerRecord, PodBudgetRecord};
+use cluster::{AttachRecord, AutoscalerRecord, PodBudgetRecord};
 use fleetwright_proto::v1;
 use manifests::cluster::policy::BudgetThreshold;
 use model::labels::{SelectorOperator, SelectorTerm};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use controller::cluster::{ClassRecord, PoolRecord};
+use cluster::{ClassRecord, PoolRecord};
 use fleetwright_proto::v1;
 use model::Text;
 use serde_json::Value;

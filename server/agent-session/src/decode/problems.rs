@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use controller::cluster::{Key, Object, Observation, ProblemRecord};
+use cluster::{Key, Object, Observation, ProblemRecord};
 use model::Text;
 use model::quantity::QuantityError;
 use tracing::warn;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use controller::cluster::{
+use cluster::{
     ClaimDriftFacts, ClaimRecord, ConditionDigest, DoNotDisrupt, NamespaceRecord, NodeRecord, PodPhase, PodRecord,
-    Scheduling, UnmetCondition,
+    Scheduling, UnmetCondition, deployment_of,
 };
 use drift::{NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY, POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
@@ -46,8 +46,12 @@ pub(super) fn pod(pod: &v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool
     PodRecord {
         daemon: owned_by("apps/", "DaemonSet").map(|o| texts.pair(&pod.namespace, &o.name)),
         mirror: owned_by("v1", "Node").is_some(),
-        workload: match owner {
-            Some(owner) => texts.pair(&owner.kind, &owner.name),
+        workload: match owner.map(|owner| (owner.kind.as_str(), owner.name.as_str())) {
+            Some(("ReplicaSet", name)) => match deployment_of(name, &parts.labels) {
+                Some(deployment) => texts.pair("Deployment", deployment),
+                None => texts.pair("ReplicaSet", name),
+            },
+            Some((kind, name)) => texts.pair(kind, name),
             None => texts.pair("Pod", &pod.name),
         },
         do_not_disrupt,

@@ -6,14 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use controller::cluster::{AttachRecord, NodeRecord, PodRecord};
+use cluster::{AttachRecord, NodeRecord, PodRecord};
 use fleetwright_proto::v1;
 use manifests::cluster::Cluster;
 use manifests::cluster::storage::{Claim, ClaimSpec, EBS_DRIVER, StorageClass, Volume, zones};
 use manifests::pod::volumes::PodVolume;
 use manifests::{VolumeUser, Volumes};
 use model::labels::HOSTNAME;
-use model::{NodeName, NodeSelectorTerm, Operator, PodKey, Requirement, Requirements, Text, quantity};
+use model::{
+    NodeName, NodeSelectorTerm, Operator, PodKey, Requirement, Requirements, Text, VolumeAlternatives, quantity,
+};
 
 use super::auxiliary::selector;
 use super::problems::FieldError;
@@ -241,10 +243,11 @@ fn resolve_volumes(volume_index: &Volumes<'_>, pod: &mut PodRecord, volumes: &[P
     let (namespace, name) = (&pod.key.namespace, &pod.key.name);
     let user = VolumeUser { namespace, name, templates: &[], is_moved: pod.node.is_some() };
     let (needs, local) = (volume_index.of(user, volumes), volume_index.local(user, volumes));
-    if pod.volumes.as_deref() == Some(&needs) && *pod.local_volumes == *local {
+    let needs = (needs != VolumeAlternatives::default()).then_some(needs);
+    if pod.volumes.as_deref() == needs.as_ref() && *pod.local_volumes == *local {
         return false;
     }
-    pod.volumes = Some(Arc::new(needs));
+    pod.volumes = needs.map(Arc::new);
     pod.local_volumes = local.into();
     true
 }

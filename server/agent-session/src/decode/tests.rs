@@ -1,4 +1,4 @@
-use controller::cluster::{DoNotDisrupt, PodRecord, Scheduling};
+use cluster::{DoNotDisrupt, PodRecord, Scheduling};
 use model::{Millis, NodePool, Resources, Timestamp};
 
 use super::*;
@@ -19,8 +19,8 @@ pub(crate) fn pool(name: &Text, classes: usize, revision: &Text) -> PoolRecord {
         pool: NodePool { name: name.into(), node_class: classes.to_string().into(), ..NodePool::default() },
         disruption: model::disruption_policy::DisruptionPolicy::default(),
         revision: revision.clone(),
-        meta: controller::cluster::PoolMeta::default(),
-        drift: controller::cluster::PoolDriftFacts::default(),
+        meta: cluster::PoolMeta::default(),
+        drift: cluster::PoolDriftFacts::default(),
     }
 }
 

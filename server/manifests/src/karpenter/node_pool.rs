@@ -47,6 +47,8 @@ pub struct NodePoolManifest {
     pub unhealthy: bool,
     /// The annotations `fleetwright.dev/…`.
     pub rules: OptInRules,
+    /// The annotation `fleetwright.dev/managed`, if `true` or `false`.
+    pub managed: Option<bool>,
     /// `spec.disruption`.
     pub disruption: Disruption,
     /// `expireAfter`.
@@ -99,6 +101,9 @@ const OUR_GROUP: &str = "karpenter.k8s.aws";
 /// The only supported kind of that group.
 const OUR_KIND: &str = "EC2NodeClass";
 
+/// The annotation that marks NodePools as managed by Fleetwright; the value `false` excludes them.
+const MANAGED: &str = "fleetwright.dev/managed";
+
 /// Maximum number of labels of a template.
 const MOST_LABELS: usize = 100;
 
@@ -133,6 +138,7 @@ impl NodePoolManifest {
             not_ready: not_ready(deleting, invalid, &conditions),
             unhealthy: conditions.get("NodeRegistrationHealthy").is_some_and(|c| c.status == Status::False),
             hash: hash_of(&annotations),
+            managed: annotations.at(MANAGED).str().and_then(|value| value.parse().ok()),
             template_annotations: template.at("metadata").at("annotations").string_map(),
             disruption,
             expire_after,

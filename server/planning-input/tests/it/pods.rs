@@ -58,7 +58,9 @@ fn pods_of_a_node_that_is_being_removed_move_unless_their_eviction_is_blocked() 
         + budget
         + &pod("moves", "", "nodeName: goes", "phase: Running")
         + &pod("kept", "annotations: {karpenter.sh/do-not-disrupt: 'true'}", "nodeName: goes", "phase: Running")
+        // The time of the plan is 0: one is protected until 10 minutes after its start, the other was until a minute ago.
         + &pod("later", "annotations: {karpenter.sh/do-not-disrupt: 10m}", "nodeName: goes", "phase: Running")
+        + &pod("over", "annotations: {karpenter.sh/do-not-disrupt: 10m}", "nodeName: goes", "phase: Running, startTime: '1969-12-31T23:49:00Z'")
         + &pod("guarded", "", "nodeName: goes", "phase: Running")
         + &pod("dying", DELETED, "nodeName: goes", "phase: Running")
         + &pod("returns", &format!("{DELETED}, {}", owner("StatefulSet")), "nodeName: goes", "phase: Running")
@@ -66,16 +68,16 @@ fn pods_of_a_node_that_is_being_removed_move_unless_their_eviction_is_blocked() 
     let captured = captured(&text);
     assert_eq!(
         planned(&captured.input),
-        "default/later Pod/later leaves goes\ndefault/moves Pod/moves leaves goes\ndefault/returns StatefulSet/o leaves goes"
+        "default/moves Pod/moves leaves goes\ndefault/over Pod/over leaves goes\ndefault/returns StatefulSet/o leaves goes"
     );
     assert_eq!(
         nodes(&captured.input).lines().next(),
         Some(
-            "goes deleting taints [\"karpenter.sh/disrupted\"] pods [daemon daemon, dying terminating, guarded, kept, later leaving, moves leaving, returns terminating leaving]"
+            "goes deleting taints [\"karpenter.sh/disrupted\"] pods [daemon daemon, dying terminating, guarded, kept, later, moves leaving, over leaving, returns terminating leaving]"
         )
     );
     let blocked: Vec<&String> = captured.notes.iter().filter(|note| note.contains("held by")).collect();
-    assert_eq!(blocked.len(), 2, "{blocked:?}");
+    assert_eq!(blocked.len(), 2, "one for each cause: {blocked:?}");
 }
 
 #[test]

@@ -113,13 +113,14 @@ fn a_pod_that_declares_constraints_keeps_its_own_alone() {
 }
 
 #[test]
-fn running_pods_are_unchanged() {
+fn running_pods_are_spread_when_they_move() {
     let node = "apiVersion: v1\nkind: Node\nmetadata: {name: node-1, labels: {topology.kubernetes.io/zone: us-east-1a}}\nstatus: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}, capacity: {cpu: 4, memory: 8Gi, pods: 10}}\n---\n";
     let text =
         node.to_owned() + &pod("", "", ", nodeName: node-1") + &service("one", "default", "selector: {app: web}, ");
     let captured = read(&text, ZONES).expect("read");
     assert!(captured.input.pods.is_empty() && captured.input.nodes[0].pods.len() == 1);
-    assert!(captured.input.shapes.iter().all(|shape| shape.spread.is_empty()));
+    let shape = captured.input.nodes[0].pods[0].shape;
+    assert_eq!(captured.input.shapes[shape as usize].spread.len(), 1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use controller::cluster::{Object, Observation};
+use cluster::{Object, Observation};
 use model::VolumeAlternatives;
 use model::labels::ZONE;
 use prost::Message;
@@ -121,7 +121,7 @@ fn an_immediately_binding_claim_keeps_its_pod_pending_until_bound() {
 #[test]
 fn in_a_snapshot_the_order_of_pods_and_storage_does_not_matter() {
     let mut decoder = decoder();
-    let mut snapshot = controller::cluster::ClusterSnapshot::default();
+    let mut snapshot = cluster::ClusterSnapshot::default();
     for change in pod_with_a_claim().into_iter().chain([claim(""), class("WaitForFirstConsumer")]) {
         if let super::super::Decoded::Object(object) = decoder.decode_change(change).unwrap()
             && let Object::Pod(pod) = object
@@ -197,7 +197,7 @@ fn limits_of(observations: &[Observation]) -> Option<Vec<(String, i64)>> {
             Object::Attach(attach) if attach.node.as_ref() == "n" => Some(attach.limits.clone()),
             _ => None,
         },
-        Observation::Delete(controller::cluster::Key::Attach(node)) if node.as_ref() == "n" => Some(Vec::new()),
+        Observation::Delete(cluster::Key::Attach(node)) if node.as_ref() == "n" => Some(Vec::new()),
         _ => None,
     });
     let last = limits.next_back()?;
