@@ -1,6 +1,7 @@
 //! Support for tests of whole processes: the real programs, temporary folders, and deadlines
 //! instead of sleeps.
 
+pub mod agent_state;
 pub mod attack;
 mod browser;
 mod collector;
@@ -13,6 +14,7 @@ pub mod postgres;
 mod process;
 pub mod prometheus;
 mod proxy;
+pub mod random_cluster;
 mod temp_dir;
 
 pub use browser::Browser;

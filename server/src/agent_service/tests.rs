@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use ::cluster::{Object, Observation};
 use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record, Target};
 use agent_session::{PoolReader, SessionEvent};
-use cluster::{Object, Observation};
 use controller::Event;
 use fleetwright_proto::v1::change::Change;
 use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;

@@ -5,6 +5,7 @@ mod agent_stream;
 mod alerts;
 mod attack;
 mod bad_input;
+mod capture;
 mod client_errors;
 mod consolidation;
 mod crashes;

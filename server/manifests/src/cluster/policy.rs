@@ -75,7 +75,7 @@ pub struct DisruptionBudget {
     pub threshold: Option<BudgetThreshold>,
     /// `unhealthyPodEvictionPolicy: AlwaysAllow`.
     pub evicts_unhealthy: bool,
-    /// `status.disruptionsAllowed`; `None` without a status.
+    /// `status.disruptionsAllowed`, 0 while the status is outdated; `None` without a status.
     pub disruptions_allowed: Option<i64>,
 }
 
@@ -99,7 +99,7 @@ impl DisruptionBudget {
                 .map(BudgetThreshold::MaxUnavailable)
                 .or(available.map(BudgetThreshold::MinAvailable)),
             evicts_unhealthy: spec.at("unhealthyPodEvictionPolicy").one_of(&POLICIES).unwrap_or(false),
-            disruptions_allowed: at.at("status").at("disruptionsAllowed").int(),
+            disruptions_allowed: disruptions_allowed(at),
         }
     }
 
@@ -114,6 +114,14 @@ impl DisruptionBudget {
     pub fn guards(&self, labels: &Labels) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }
+}
+
+/// The evictions that the status allows: none while it is outdated, because the API server refuses evictions then.
+fn disruptions_allowed(at: &Cursor<'_>) -> Option<i64> {
+    let status = at.at("status");
+    let (observed, generation) = (status.at("observedGeneration").int(), at.at("metadata").at("generation").int());
+    let is_outdated = observed.zip(generation).is_some_and(|(observed, generation)| observed != generation);
+    status.at("disruptionsAllowed").int().map(|allowed| if is_outdated { 0 } else { allowed })
 }
 
 /// The selector of the budget at `at`. An empty selector selects every pod of the namespace in

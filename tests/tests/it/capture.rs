@@ -1,29 +1,27 @@
 //! A cluster is read alike from the messages of its agent and from the manifests of its objects: both give one planning
 //! input, and one view of what runs.
 
-mod agent;
-mod random_cluster;
-
 use std::sync::Arc;
 
 use cloud::catalogue::Snapshot;
-use cluster::{ClusterState, PoolMeta, PoolRecord, running_cluster};
+use cluster::{ClusterState, PoolDriftFacts, PoolMeta, PoolRecord, running_cluster};
+use e2e::agent_state;
+use e2e::random_cluster::{CATALOGUE, RandomCluster};
 use manifests::Source;
 use model::input::PlanningInput;
 use model::running::RunningCluster;
-use model::{Millis, Timestamp};
+use model::{Millis, NodePool, Timestamp};
 use planning_input::{Captured, Options};
-use random_cluster::RandomCluster;
 use serde_json::{Value, json};
 
-/// 2026-06-01T12:00:00Z, as the objects of [`random_cluster`] have it.
+/// 2026-06-01T12:00:00Z, as the objects of [`e2e::random_cluster`] have it.
 const NOW: Timestamp = Timestamp::from_millis(1_780_315_200_000);
 /// Random clusters of one run; `CAPTURE_CLUSTERS` sets another number.
 const CLUSTERS: u64 = 300;
 
 /// A catalogue is most of the time of a run: one that knows no types.
 fn options() -> Options {
-    let snapshot = Snapshot::parse(random_cluster::CATALOGUE.as_bytes()).expect("a catalogue");
+    let snapshot = Snapshot::parse(CATALOGUE.as_bytes()).expect("a catalogue");
     Options {
         snapshot: Some(Arc::new(snapshot)),
         region: Some("us-east-1".into()),
@@ -44,12 +42,16 @@ fn captured(objects: &[Value], options: &Options) -> Captured {
 /// What the NodePools of files say, as a server reads them.
 fn pool_records(objects: &[Value], options: &Options) -> Vec<PoolRecord> {
     let Captured { input, running, .. } = captured(objects, options);
-    let record = |pool: model::NodePool| PoolRecord {
-        disruption: running.policies[&pool.name].clone(),
-        pool,
+    let managed = |name: &str| {
+        let pool = objects.iter().find(|object| object["kind"] == "NodePool" && object["metadata"]["name"] == name)?;
+        pool["metadata"]["annotations"]["fleetwright.dev/managed"].as_str()?.parse().ok()
+    };
+    let record = |pool: NodePool| PoolRecord {
+        disruption: running.policies.get(&pool.name).cloned().unwrap_or_default(),
         revision: "1".into(),
-        meta: PoolMeta::default(),
-        drift: cluster::PoolDriftFacts::default(),
+        meta: PoolMeta { managed: managed(&pool.name), ..PoolMeta::default() },
+        drift: PoolDriftFacts::default(),
+        pool,
     };
     input.pools.into_iter().map(record).collect()
 }
@@ -59,19 +61,14 @@ fn observed(objects: &[Value], options: &Options) -> ClusterState {
     let is_karpenters = |object: &&Value| ["NodePool", "EC2NodeClass"].iter().any(|kind| object["kind"] == **kind);
     let karpenters: Vec<Value> = objects.iter().filter(is_karpenters).cloned().collect();
     let pools = pool_records(&karpenters, options);
-    let mut state = ClusterState::default();
-    for observation in agent::observations(objects, pools, NOW) {
-        state.apply(observation, NOW);
-    }
-    state.mark_drained_claims();
-    state
+    agent_state::observe(agent_state::records(objects), pools, NOW)
 }
 
 /// Without what only prices, times and NodePools tell: these are read beside the state.
 fn comparable(mut running: RunningCluster) -> RunningCluster {
     for node in &mut running.nodes {
         node.price = model::MicroUsd::default();
-        for claim in &mut node.claim {
+        if let Some(claim) = &mut node.claim {
             (claim.expires, claim.drift, claim.unhealthy) = (None, None, None);
             claim.consolidatable = model::running::Consolidatable::Never;
         }
@@ -81,7 +78,8 @@ fn comparable(mut running: RunningCluster) -> RunningCluster {
 
 /// The first difference of two values, each printed on many lines.
 fn difference(one: &impl std::fmt::Debug, other: &impl std::fmt::Debug) -> Option<String> {
-    let (one, other) = (format!("{one:#?}"), format!("{other:#?}"));
+    let (one, other) =
+        (format!("{one:#?}"), format!("{other:#?}").replace("is not in the cluster", "is not in the input"));
     let mut lines = one.lines().zip(other.lines()).enumerate();
     let found = lines.find(|(_, (left, right))| left != right).map(|(at, _)| at);
     let at = found.or_else(|| (one.len() != other.len()).then(|| one.lines().count().min(other.lines().count())))?;

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-pub(crate) const CATALOGUE: &str = r#"{"apiVersion": "fleetwright.dev/v1", "kind": "Catalogue",
+/// A catalogue of one instance type, which the nodes have.
+pub const CATALOGUE: &str = r#"{"apiVersion": "fleetwright.dev/v1", "kind": "Catalogue",
     "regions": [{"name": "us-east-1", "zones": ["us-east-1a", "us-east-1b"]}],
     "types": [{"name": "m9.large", "labels": {"kubernetes.io/arch": "amd64"},
         "capacity": {"cpu": "4", "memory": "16Gi", "pods": 20}, "overhead": {"cpu": "100m"},
@@ -15,6 +16,7 @@ fn hours_ago(hours: u64) -> String {
 }
 
 /// SplitMix64.
+#[derive(Debug)]
 struct Random(u64);
 
 impl Random {
@@ -67,7 +69,9 @@ const STAGES: [Stage; 11] = [
     Stage::ForeignTaint,
 ];
 
-pub(crate) struct RandomCluster {
+/// A cluster whose objects follow from a seed.
+#[derive(Debug)]
+pub struct RandomCluster {
     random: Random,
     objects: Vec<Value>,
     /// Names that pods can have as their node.
@@ -75,7 +79,9 @@ pub(crate) struct RandomCluster {
 }
 
 impl RandomCluster {
-    pub(crate) fn of(seed: u64) -> Self {
+    /// The cluster of this seed.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
         let mut cluster = Self { random: Random(seed), objects: Vec::new(), nodes: Vec::new() };
         cluster.add_shared_objects();
         for number in 0..cluster.random.below(6) {
@@ -90,7 +96,9 @@ impl RandomCluster {
         cluster
     }
 
-    pub(crate) fn objects(self) -> Vec<Value> {
+    /// Its objects, as an API server returns them.
+    #[must_use]
+    pub fn objects(self) -> Vec<Value> {
         self.objects
     }
 

@@ -1,10 +1,11 @@
-//! The way of an agent: objects as its watches deliver them, its records, its messages, and the session that decodes them.
+//! What a server knows of a cluster from the messages of its agent: records, messages, and the session that decodes them.
 
+use agent::Record;
 use agent::intern::Interner;
 use agent::link::chunk::snapshot_parts;
 use agent_kubernetes::records::{Parser, claim, manifest, node, pod, policy, shape::ShapeInterner, storage};
 use agent_session::{Output, PoolReader, Session, SessionEvent, Settings};
-use cluster::{Observation, PoolRecord};
+use cluster::{ClusterState, Observation, PoolRecord};
 use controller::Event;
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::connect_request::Message;
@@ -30,35 +31,48 @@ fn parser(kind: &str) -> Option<Parser> {
     })
 }
 
-fn changes(objects: &[Value]) -> Vec<v1::Change> {
-    let (mut shapes, mut interner, mut changes) = (ShapeInterner::default(), Interner::new(), Vec::new());
-    for object in objects {
-        let Some(parse) = parser(object["kind"].as_str().unwrap_or_default()) else { continue };
-        let parsed = parse(&object.to_string(), &mut shapes).expect("an object that the agent can parse");
-        interner.write_record(parsed.record, &mut changes);
-    }
-    changes
+/// The records of an agent that watches `objects`.
+///
+/// # Panics
+/// The agent cannot parse an object.
+#[must_use]
+pub fn records(objects: &[Value]) -> Vec<Record> {
+    let mut shapes = ShapeInterner::default();
+    let read = |object: &Value| {
+        let parse = parser(object["kind"].as_str().unwrap_or_default())?;
+        Some(parse(&object.to_string(), &mut shapes).expect("an object that the agent can parse").record)
+    };
+    objects.iter().filter_map(read).collect()
 }
 
-/// What a session observes of a cluster with `objects`, whose NodePools are read as `pools`.
-pub(crate) fn observations(objects: &[Value], pools: Vec<PoolRecord>, now: Timestamp) -> Vec<Observation> {
+/// The state of a cluster whose agent sends `records` and whose NodePools are read as `pools`, for an owner that knows
+/// nothing else of the cluster.
+///
+/// # Panics
+/// The session refuses a message.
+#[must_use]
+pub fn observe(records: Vec<Record>, pools: Vec<PoolRecord>, now: Timestamp) -> ClusterState {
+    let (mut interner, mut changes) = (Interner::new(), Vec::new());
+    records.into_iter().for_each(|record| interner.write_record(record, &mut changes));
     let reader = PoolReader::new(move |_| pools.clone());
     let mut session = Session::new("blue".into(), Settings::default(), Default::default(), reader);
     session.handle_hello(v1::Hello { cluster_uid: "u".into(), ..v1::Hello::default() });
     session.accept(1, now);
-    let mut observed = Vec::new();
-    for part in snapshot_parts(changes(objects), now.as_millis()) {
+    let mut state = ClusterState::default();
+    for part in snapshot_parts(changes, now.as_millis()) {
         let message = Message::Snapshot(v1::Snapshot { id: 1, part: Some(part) });
         for output in session.handle_request(v1::ConnectRequest { message: Some(message) }, now) {
             match output {
                 Output::Notify(SessionEvent::ClusterEvent(Event::Observed { observation, .. })) => {
-                    observed.push(observation);
+                    assert!(matches!(observation, Observation::Snapshot(_)), "a change beside the snapshot");
+                    state.apply(observation, now);
                 }
                 Output::Close(why) => panic!("the session ends: {why}"),
                 _ => {}
             }
         }
     }
-    assert_eq!(observed.len(), 1, "one snapshot");
-    observed
+    assert!(state.is_synced(), "no snapshot");
+    state.mark_drained_claims();
+    state
 }
