@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::removal_facts::removal_pod;
-use crate::{ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, PodRecord, PoolRecord};
+use crate::{ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, PoolRecord};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::removal::PodBudget;
@@ -80,9 +80,7 @@ impl Reader<'_> {
         };
         let pool = claim.and_then(|claim| self.state.pool(&claim.pool));
         let pods: Vec<RunningPod> = node.pods.iter().filter_map(|pod| self.pod(pod, node)).collect();
-        // Its successor has the same name and is planned once the pod has ended.
-        let returns = |pod: &PodRecord| pod.terminating && pod.is_reschedulable();
-        let is_held = self.state.pods_on(&node.name).any(returns) || self.held.contains(&node.name);
+        let is_held = self.held.contains(&node.name);
         let of_node = record.and_then(|record| record.do_not_disrupt);
         RunningNode {
             node: at,
@@ -112,9 +110,15 @@ impl Reader<'_> {
         }
     }
 
+    /// A pod that another node can run or that may hold its node; one that leaves is planned already.
     fn pod(&mut self, bound: &BoundPod, node: &Node) -> Option<RunningPod> {
         let key = PodKey { namespace: bound.namespace.clone(), name: bound.name.clone() };
-        let record = self.state.pod(&key)?;
+        let record = self.state.pod(&key).filter(|_| !bound.leaving)?;
+        let has_budget = || !record.mirror && self.state.pod_budgets_of(record).next().is_some();
+        let may_hold = || !record.terminating && (record.do_not_disrupt.is_some() || has_budget());
+        if !record.is_reschedulable() && !may_hold() {
+            return None;
+        }
         let is_nominated = record.node.as_ref() != Some(&node.name);
         let facts = removal_pod(self.state, record, &mut self.pod_budgets);
         let is_movable = !facts.node_bound && !is_nominated;
@@ -160,7 +164,7 @@ pub fn price(pool: &PoolRecord, labels: &Labels) -> Option<MicroUsd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Object;
+    use crate::{Object, PodRecord};
     use crate::testing::{bound_to, initialized_cluster, observe, pod, pool, text};
     use model::input::Policy;
 

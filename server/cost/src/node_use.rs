@@ -47,15 +47,17 @@ pub fn split(node: &NodeUse<'_>) -> CostParts {
     let price = node.price.0.max(0);
     let mut parts = CostParts::default();
     // Each boundary is a share of the whole price, so that the parts add up to it.
+    // An amount below zero, which only a request that cannot be read has, takes nothing.
+    let sum = |amounts: &[i64]| amounts.iter().fold(0_i64, |sum, amount| sum.saturating_add((*amount).max(0)));
     let workload = boundary(price, node.resources, |of| of.workload);
     parts.add(CostCause::Useful, workload);
     let cause = match node.phase {
         NodePhase::Booting => CostCause::Booting,
         NodePhase::Leaving => CostCause::Draining,
         NodePhase::Running(cause) => {
-            let held = boundary(price, node.resources, |of| of.workload.saturating_add(of.held));
+            let held = boundary(price, node.resources, |of| sum(&[of.workload, of.held]));
             parts.add(CostCause::Hold, held - workload);
-            let daemons = |of: &ResourceUse| of.workload.saturating_add(of.held).saturating_add(of.daemons);
+            let daemons = |of: &ResourceUse| sum(&[of.workload, of.held, of.daemons]);
             parts.add(CostCause::DaemonSets, boundary(price, node.resources, daemons) - held);
             cause
         }
@@ -120,6 +122,17 @@ mod tests {
         let devices = ResourceUse { workload: 8, held: 0, daemons: 0, allocatable: 8 };
         let node = NodeUse { resources: &[cpu, memory, devices], ..node };
         assert_eq!(parts(&node), [(CostCause::Useful, 160_000)]);
+    }
+
+    #[test]
+    fn amounts_below_zero_take_nothing() {
+        let use_of = |held, daemons| ResourceUse { workload: 2_000, held, daemons, allocatable: 4_000 };
+        for (held, daemons) in [(-1, 0), (0, -7), (-1, -7)] {
+            let phase = NodePhase::Running(CostCause::NoSavings);
+            let resources = [use_of(held, daemons)];
+            let node = NodeUse { price: MicroUsd(192_000), phase, resources: &resources };
+            assert_eq!(parts(&node), [(CostCause::Useful, 96_000), (CostCause::NoSavings, 96_000)]);
+        }
     }
 
     #[test]

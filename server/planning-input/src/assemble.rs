@@ -245,7 +245,9 @@ fn populate<'p>(
     for node in &mut input.nodes {
         external.clear_pool(node);
     }
-    let running_reader = |notes| RunningReader { cluster, state: &state, prices: prices(), notes };
+    let not_launched = claims.iter().filter(|claim| claim.conditions.failure("Launched").is_some());
+    let not_launched = not_launched.map(|claim| claim.name.clone()).collect();
+    let running_reader = |notes| RunningReader { cluster, not_launched, state: &state, prices: prices(), notes };
     let mut running = match (options.disrupt, options.repack) {
         (true, _) => running_reader(&mut *notes).for_disruption(&mut input),
         (false, true) => running_reader(&mut *notes).for_repacking(&mut input),

@@ -118,7 +118,7 @@ impl<'c> PodReader<'c> {
             scheduling: scheduling(&pod.spec),
             created: pod.meta.created,
             started: pod.started,
-            workload: workload(pod),
+            workload: workload(pod, self.owners),
             mirror: pod.mirror,
             do_not_disrupt: pod.do_not_disrupt,
             has_invalid_protection: false,
@@ -158,15 +158,11 @@ impl<'c> PodReader<'c> {
     }
 }
 
-fn workload(pod: &PodObject) -> Text {
-    match pod.meta.owner.as_ref().map(|owner| (&*owner.kind, &*owner.name)) {
-        Some(("ReplicaSet", name)) => match deployment_of(name, &pod.meta.labels) {
-            Some(deployment) => format!("Deployment/{deployment}").into(),
-            None => format!("ReplicaSet/{name}").into(),
-        },
-        Some((kind, name)) => format!("{kind}/{name}").into(),
-        None => format!("Pod/{}", pod.meta.name).into(),
-    }
+/// The workload of `pod`: what the objects of the input say, else what its labels say.
+fn workload(pod: &PodObject, owners: &Owners) -> Text {
+    let known = owners.workload(pod);
+    let deployment = known.strip_prefix("ReplicaSet/").and_then(|name| deployment_of(name, &pod.meta.labels));
+    deployment.map_or_else(|| Text::clone(&known), |deployment| format!("Deployment/{deployment}").into())
 }
 
 fn phase(pod: &PodObject) -> PodPhase {

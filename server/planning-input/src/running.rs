@@ -11,7 +11,7 @@ use model::labels::HOSTNAME;
 use model::removal::PodBudget;
 use model::repair_policy::toleration;
 use model::running::{Consolidatable, RunningClaim, RunningCluster, RunningDrift, UnhealthyNode};
-use model::{Millis, Node, NodeStage, PodKey, Text, Timestamp, VolumeAlternatives};
+use model::{ClaimName, Millis, Node, NodeStage, PodKey, Text, Timestamp, VolumeAlternatives};
 
 use crate::drains::BudgetedPods;
 use crate::prices::NodePrices;
@@ -21,6 +21,8 @@ use crate::tables::Table;
 pub struct RunningReader<'r> {
     /// The objects of the input, except Karpenter's.
     pub cluster: &'r Cluster,
+    /// NodeClaims whose condition Launched is not True.
+    pub not_launched: BTreeSet<ClaimName>,
     /// All of them, as records.
     pub state: &'r ClusterState,
     /// Prices of nodes.
@@ -54,15 +56,15 @@ impl RunningReader<'_> {
         claim.expires = record.created.and_then(|created| Some(created + record.expire_after?));
         claim.drift = self.drift(record, now);
         claim.unhealthy = self.state.node(&node.name).and_then(unhealthy);
-        // By the condition of the NodeClaim, or by its last pod event (plan contract §3).
-        let may_be_moved = record.condition_digest.is_consolidatable() || node.stage != NodeStage::Initialized;
-        if may_be_moved && claim.consolidatable != Consolidatable::Never {
-            claim.consolidatable = Consolidatable::From(now);
-        }
+        let wait = self.state.pool(&record.pool).and_then(|pool| pool.disruption.consolidate_after);
+        claim.consolidatable = wait.map_or(Consolidatable::Never, |wait| consolidatable(record, node, wait, now));
     }
 
     /// A drift that the NodeClaim shows, else what its manifests show.
     fn drift(&self, claim: &ClaimRecord, now: Timestamp) -> Option<RunningDrift> {
+        if self.not_launched.contains(&claim.name) {
+            return None;
+        }
         let shown = claim.drift.shown.as_ref().map(|(reason, _)| reason.clone());
         let since = claim.drift.drifted_since.filter(|_| shown.is_some()).unwrap_or(now);
         let found = || self.state.drift_of(claim, now).map(|drift| Text::from(drift.reason.as_str()));
@@ -79,7 +81,7 @@ impl RunningReader<'_> {
             let Some(price) = self.known_price(node) else { return false };
             (one.price, one.claim) = (price, None);
             one.do_not_disrupt = self.state.node(&node.name).and_then(|node| node.do_not_disrupt);
-            // A pod of a StatefulSet that ends is created again, and a repacking plans no such pod.
+            // A pod of a StatefulSet that ends is created again; a repacking plans no such pod.
             one.pods.retain(|pod| !pod.facts.terminating);
             for pod in one.pods.iter_mut().filter_map(|pod| pod.pod.as_mut()) {
                 let needs = pod.volumes.map(|index| without_host(volumes.get(index).clone()));
@@ -114,6 +116,17 @@ impl RunningReader<'_> {
         let pods = running.nodes.iter_mut().flat_map(|node| &mut node.pods);
         pods.for_each(|pod| pod.unsafe_to_evict = unsafe_pods.contains(&pod.facts.key));
     }
+}
+
+/// By the condition of the NodeClaim, or by its last pod event (plan contract §3). A server also counts the starts of pods
+/// that it has not recorded.
+fn consolidatable(claim: &ClaimRecord, node: &Node, wait: Millis, now: Timestamp) -> Consolidatable {
+    if claim.condition_digest.is_consolidatable() || node.stage != NodeStage::Initialized {
+        return Consolidatable::From(now);
+    }
+    // Without a time the wait begins now.
+    let since = claim.last_pod_event.or(claim.initialized_at).unwrap_or(now);
+    Consolidatable::From(since + wait.max(Millis::ZERO))
 }
 
 /// The condition that a repair policy matches and whose toleration ends first.

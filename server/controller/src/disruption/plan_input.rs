@@ -3,7 +3,7 @@
 use super::candidates::Candidates;
 use super::method::DisruptionView;
 use crate::provisioning::DisruptionFacts;
-use cluster::running_cluster;
+use cluster::{PodRecord, running_cluster};
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
 use model::input::PlanningInput;
 use model::offering::SharedCatalogue;
@@ -32,6 +32,11 @@ pub(super) fn build(facts: &DisruptionFacts) -> (PlanningInput, RunningCluster) 
             pod.facts.workload = Text::from(format!("Unowned/{}", pod.facts.key.name));
         }
         let node = &mut input.nodes[running.node as usize];
+        // Its successor has the same name and is planned once the pod has ended.
+        let returns = |pod: &PodRecord| pod.terminating && pod.is_reschedulable();
+        if facts.state.pods_on(&node.name).any(returns) {
+            running.do_not_disrupt = Some(DoNotDisrupt::Always);
+        }
         node.unschedulable |= matches!(node.stage, NodeStage::InFlight | NodeStage::Registered);
         let Some(claim) = running.claim.as_ref().map(|claim| &claim.name) else { continue };
         if facts.leaving.contains(claim) {
