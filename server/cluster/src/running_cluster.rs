@@ -164,8 +164,8 @@ pub fn price(pool: &PoolRecord, labels: &Labels) -> Option<MicroUsd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Object, PodRecord};
     use crate::testing::{bound_to, initialized_cluster, observe, pod, pool, text};
+    use crate::{Object, PodRecord};
     use model::input::Policy;
 
     #[test]

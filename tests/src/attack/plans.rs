@@ -80,11 +80,14 @@ pub struct Settings {
     pub node_pools: usize,
     /// Pods of each pod set.
     pub pods: i32,
+    /// Added to the niceness of the clients. Beside other work of the machine, a client that gives way may be so slow that
+    /// the server closes its connection.
+    pub niceness: i32,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { seconds: 60, clients: 20, node_pools: 1_500, pods: 312 }
+        Self { seconds: 60, clients: 20, node_pools: 1_500, pods: 312, niceness: 0 }
     }
 }
 
@@ -116,6 +119,8 @@ pub(super) fn main(words: &[&str]) -> ExitCode {
         clients: size("--clients", usual.clients).max(1),
         node_pools: size("--node-pools", usual.node_pools),
         pods: i32::try_from(number(words, "--pods", 312)).unwrap_or(usual.pods),
+        // The clients would be on other machines: they give way to the server.
+        niceness: 19,
     };
     let me = std::env::current_exe().unwrap_or_default();
     let outcome = run(&me.to_string_lossy(), &["fleetwright"], settings);
@@ -136,8 +141,10 @@ pub fn run(program: &str, first: &[&str], settings: Settings) -> Outcome {
     let server = Program::new(program, &[first, &arguments[..]].concat()).start();
     let [grpc, dashboard] = server.wait_for_urls(TIMEOUT);
     let http = authority(&dashboard).to_owned();
-    // The clients would be on other machines: they give way to the server.
-    let give_way = || rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19).expect("a priority");
+    let niceness = settings.niceness;
+    let give_way = move || {
+        rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness).expect("a priority");
+    };
     let mut clients = tokio::runtime::Builder::new_multi_thread();
     let runtime = clients.enable_all().on_thread_start(give_way).build().expect("a runtime");
     runtime.block_on(async {
