@@ -10,7 +10,6 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use crate::config::Credentials;
 use crate::error_chain::error_chain;
 
-/// Errors of the credentials.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialsError {
     /// A file cannot be read.

@@ -79,7 +79,6 @@ pub enum Output {
 /// The data about cluster and agent in `Hello`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AgentIdentity {
-    /// Name of the cluster.
     pub cluster_name: String,
     /// UID of the cluster: that of its `kube-system` namespace.
     pub cluster_uid: String,

@@ -57,7 +57,6 @@ pub struct Target {
     pub server: String,
     /// Credential files of the connection, read again for every connection.
     pub credentials: Credentials,
-    /// Name of the cluster.
     pub cluster_name: String,
     /// Region; empty when not known.
     pub region: String,

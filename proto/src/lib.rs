@@ -6,6 +6,8 @@
 //! `agent_session::encode` convert these types to those of `model`, and the agent passes them on
 //! unread.
 
+#![warn(missing_docs)]
+
 /// Messages of `fleetwright.v1`.
 #[expect(clippy::large_enum_variant, reason = "the generator does not box; lists of changes are short-lived")]
 pub mod v1 {

@@ -202,7 +202,6 @@ impl Refreshes {
     }
 }
 
-/// Settings of the cloud of an entry.
 #[cfg(feature = "ec2")]
 fn cloud_settings(entry: &AccountEntry, default_endpoint: Option<&str>) -> cloud_ec2::Settings {
     let AccountRoles { account, cluster, external_id } = entry.roles.clone();

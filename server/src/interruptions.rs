@@ -96,7 +96,6 @@ impl InterruptionMetrics {
     }
 }
 
-/// The row of a notice.
 pub(crate) fn row(notice: &Notice) -> InterruptionRow {
     InterruptionRow {
         instance: notice.instance.to_string(),

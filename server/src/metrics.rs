@@ -128,7 +128,6 @@ impl Family {
         self.with(Vec::new(), count.into())
     }
 
-    /// The same with these series.
     #[must_use]
     pub(crate) fn all(mut self, series: impl IntoIterator<Item = (Labels, Value)>) -> Self {
         series.into_iter().for_each(|(labels, value)| self.push(labels, value));

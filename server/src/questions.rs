@@ -30,13 +30,23 @@ pub(crate) struct ClusterQuestion {
 #[derive(Debug)]
 pub(crate) enum Subject {
     /// A Node, or its NodeClaim.
-    Node { name: String, answer: oneshot::Sender<NodeReport> },
-    /// A pod.
-    Pod { key: PodKey, answer: oneshot::Sender<PodReport> },
+    Node {
+        name: String,
+        answer: oneshot::Sender<NodeReport>,
+    },
+    Pod {
+        key: PodKey,
+        answer: oneshot::Sender<PodReport>,
+    },
     /// What a plan outside of the control loop is made from, unless what is known still holds.
-    Planning { known: Option<Arc<FactsKey>>, answer: oneshot::Sender<Result<PlanningFacts, NoFacts>> },
+    Planning {
+        known: Option<Arc<FactsKey>>,
+        answer: oneshot::Sender<Result<PlanningFacts, NoFacts>>,
+    },
     /// The observed state.
-    State { answer: oneshot::Sender<Arc<ClusterState>> },
+    State {
+        answer: oneshot::Sender<Arc<ClusterState>>,
+    },
 }
 
 /// Why there is no answer.

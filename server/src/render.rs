@@ -27,9 +27,7 @@ use repack::RepackSummary;
 /// A plan with the input that its indices reference, the report, and all notes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rendering<'r> {
-    /// Planning input.
     pub(crate) input: &'r PlanningInput,
-    /// The plan.
     pub(crate) plan: &'r Plan,
     /// Reasons and costs.
     pub(crate) report: &'r PlanReport,
@@ -44,7 +42,6 @@ pub(crate) struct Rendering<'r> {
 }
 
 impl<'r> Rendering<'r> {
-    /// The pod with this index.
     fn pod(&self, index: u32) -> &'r Pod {
         &self.input.pods[index as usize]
     }

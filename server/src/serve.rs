@@ -78,7 +78,6 @@ const EVENTS_WAITING: usize = 1024;
 /// Threads for HTTP: two, so that a large response does not delay a health check.
 const PAGE_THREADS: usize = 2;
 
-/// Components of a server.
 pub struct ServerComponents<C = ClockedCloud> {
     /// Address of the gRPC listener.
     pub grpc: SocketAddr,
@@ -100,7 +99,6 @@ pub struct ServerComponents<C = ClockedCloud> {
     pub regions: Vec<RegionComponents<C>>,
     /// Which account and region each cluster belongs to.
     pub rules: ClusterRules,
-    /// Settings of the controllers.
     pub settings: controller::Settings,
     /// Makes the planner of each planning thread.
     pub planner: NewPlanner,

@@ -22,7 +22,6 @@ pub const COLLECTOR_VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 /// An invalid setting of logging or tracing.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the error of each variant says what it is")]
 pub enum TelemetryError {
     #[error("the log filter is {0:?}; write {ACCEPTED_FILTERS}")]
     Filter(String),

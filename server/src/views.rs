@@ -18,7 +18,6 @@ pub(crate) use summary::{reasons, summary};
 /// A cluster that this process decides for.
 #[derive(Debug)]
 pub(crate) struct PublishedCluster {
-    /// Its view.
     pub(crate) view: ClusterView,
     /// The same as resources of the API.
     pub(crate) rows: ClusterRows,
@@ -29,7 +28,6 @@ pub(crate) struct PublishedCluster {
 pub(crate) struct FleetView {
     /// Time of the latest change.
     pub(crate) taken_at: Timestamp,
-    /// Clusters by name.
     pub(crate) clusters: BTreeMap<ClusterName, Arc<PublishedCluster>>,
 }
 
@@ -39,7 +37,6 @@ impl FleetView {
         self.clusters.values().map(|cluster| &cluster.view)
     }
 
-    /// The view of a cluster.
     pub(crate) fn view(&self, cluster: &str) -> Option<&ClusterView> {
         self.clusters.get(cluster).map(|cluster| &cluster.view)
     }

@@ -18,7 +18,6 @@ use tonic::{Request, Response, Status};
 pub struct ReceivedSpan {
     /// `service.name` of its resource.
     pub service: String,
-    /// The span.
     pub span: Span,
 }
 

@@ -24,7 +24,6 @@ pub struct ExitResult {
     pub stderr: String,
 }
 
-/// A running process.
 #[derive(Debug)]
 pub struct RunningProcess {
     child: Child,

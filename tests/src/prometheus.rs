@@ -27,7 +27,6 @@ const SHORTENED: [(&str, &str); 12] = [
     ("> 86400", "> 5"),
 ];
 
-/// Timeout of a query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The path of a program in `PATH`; if it is not installed, reports `test` as skipped.

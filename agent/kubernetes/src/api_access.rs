@@ -75,7 +75,6 @@ pub(crate) fn node_endpoint(url: &Uri, service_host: Option<&str>) -> Option<Str
     Some(url.port().map_or_else(|| format!("https://{host}{path}"), |port| format!("https://{host}:{port}{path}")))
 }
 
-/// A certificate in PEM.
 fn pem(certificate: &[u8]) -> String {
     let encoded = STANDARD.encode(certificate);
     let mut text = String::from("-----BEGIN CERTIFICATE-----\n");

@@ -6,7 +6,6 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Deserialize;
 
-/// Kind of the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The object or resource does not exist (404).
@@ -37,7 +36,6 @@ pub enum ErrorKind {
 pub struct ApiError {
     /// The request, such as `PATCH /api/v1/nodes/a`.
     pub operation: String,
-    /// Kind of the error.
     pub kind: ErrorKind,
     /// Message of the API server or of the network.
     pub message: String,

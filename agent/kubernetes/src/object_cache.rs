@@ -43,7 +43,6 @@ struct MissingKind {
     optional: bool,
 }
 
-/// A change of one object.
 #[derive(Debug)]
 pub enum ObjectChange {
     /// The object was added or modified.

@@ -33,7 +33,6 @@ fn namespace(name: &str) -> Record {
     Record::plain(v1::change::Change::Namespace(v1::NamespaceRecord { name: name.into(), labels: Vec::new() }))
 }
 
-/// The outputs, one word each.
 fn words(outputs: &[Output]) -> Vec<String> {
     outputs.iter().map(word).collect()
 }

@@ -52,7 +52,6 @@ pub struct Limits {
     pub(crate) snapshot_changes: u64,
     /// Definitions since the start of the snapshot.
     pub definitions: usize,
-    /// Bytes of one definition.
     pub(crate) definition_bytes: usize,
     /// Changes in one message; a limit of the protocol.
     pub(crate) message_changes: usize,

@@ -612,17 +612,13 @@ pub enum IdentityError {
     #[error(
         "the Hello of cluster {cluster} has no cluster UID; it is required to distinguish clusters of the same name"
     )]
-    MissingUid {
-        /// The cluster.
-        cluster: ClusterName,
-    },
+    MissingUid { cluster: ClusterName },
     /// Another cluster has the name.
     #[error(
         "cluster name {cluster} belongs to the cluster with UID {known}, but this one has UID {shown}; rename one of \
          them"
     )]
     NameTaken {
-        /// The name.
         cluster: ClusterName,
         /// UID of the cluster that has the name.
         known: String,

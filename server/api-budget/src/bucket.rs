@@ -30,7 +30,6 @@ const LOWEST_DIVISOR: i64 = 20;
 /// Longest time that is refilled at once; every bucket is full after it.
 const LONGEST_REFILL: Millis = Millis::from_hours(1);
 
-/// A bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket(BucketRow);
 
@@ -95,7 +94,6 @@ impl Bucket {
         bucket
     }
 
-    /// The bucket of a row.
     #[must_use]
     pub fn from_row(row: BucketRow) -> Self {
         Self(row)

@@ -35,7 +35,6 @@ impl Waiting {
         self
     }
 
-    /// Those of a lane.
     #[must_use]
     pub fn lane(&self, lane: PriorityLane) -> LaneQueue {
         self.0[lane.index()]

@@ -37,7 +37,6 @@ const NEW_IDS_PER_SECOND: u32 = 50;
 
 const ENDED: &str = "the session has ended; sign in again";
 
-/// SHA-256.
 pub type Sha256Digest = [u8; 32];
 
 /// A session as the store has it.
@@ -45,7 +44,6 @@ pub type Sha256Digest = [u8; 32];
 pub struct BrowserSession {
     /// Digest of the cookie's value.
     pub id_sha256: Sha256Digest,
-    /// Digest of the key.
     pub key_sha256: Sha256Digest,
     /// Name of the client in the trust file.
     pub client: String,

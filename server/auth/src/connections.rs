@@ -153,7 +153,6 @@ pub(crate) enum NoSlot {
 pub struct AgentStreamSlot(Arc<ConnectionSlot>);
 
 impl Connections {
-    /// No connections.
     pub fn new(limits: ConnectionLimits) -> Arc<Self> {
         Arc::new(Self { limits, state: Mutex::default() })
     }

@@ -316,7 +316,6 @@ impl ClientTrust {
         }
     }
 
-    /// The client.
     pub(super) fn client(&self) -> Client {
         let (name, quota, clusters) = (self.name.clone(), self.quota(), self.clusters.clone());
         Client { name, scope: self.scope, quota, clusters, is_replica: false }

@@ -16,11 +16,9 @@ pub struct TokenBuckets {
 /// Rate limits of an agent.
 #[derive(Debug, Clone, Copy)]
 pub struct RateLimits {
-    /// Burst in messages.
     pub(crate) messages_burst: i64,
     /// Messages per second.
     pub(crate) messages_per_s: i64,
-    /// Burst in bytes.
     pub(crate) bytes_burst: i64,
     /// Bytes per second.
     pub(crate) bytes_per_s: i64,

@@ -55,7 +55,6 @@ struct SessionStatus {
     is_authorized: bool,
     /// Name of the client; empty without authentication.
     client: String,
-    /// Its scope.
     scope: String,
     /// When the session ends.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -48,7 +48,6 @@ pub struct TlsFiles {
 
 /// Why the TLS files cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the error of each variant says what it is")]
 pub enum TlsError {
     #[error("certificates {}: {error}", path.display())]
     Certificates { path: PathBuf, error: pem::Error },
@@ -290,7 +289,6 @@ impl Incoming {
         Self { ready }
     }
 
-    /// The next connection.
     pub async fn next(&mut self) -> Option<Connection> {
         self.ready.recv().await
     }

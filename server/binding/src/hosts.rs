@@ -115,7 +115,6 @@ impl<'a> Hosts<'a> {
         self.versions[node]
     }
 
-    /// Whether the requests are free.
     pub(crate) fn has_free(&self, node: usize, requests: &[(usize, i64)]) -> bool {
         let free = &self.free[node * self.resources..][..self.resources];
         requests.iter().all(|(number, amount)| *amount <= free[*number])

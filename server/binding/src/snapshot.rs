@@ -114,7 +114,6 @@ impl<'a> ClusterSnapshot<'a> {
         self.classes[node as usize][pod]
     }
 
-    /// Begins a trial.
     pub fn begin_trial(&mut self) {
         self.trial += 1;
     }

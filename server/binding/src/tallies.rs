@@ -26,7 +26,6 @@ impl FewDomains {
         self.key
     }
 
-    /// Whether the domain is one of them.
     pub(crate) fn contains(self, domain: usize) -> bool {
         self.domains >> domain & 1 == 1
     }

@@ -41,7 +41,6 @@ pub(crate) fn refusal_cause(code: &str) -> RefusalCause {
     }
 }
 
-/// The override, refused with this code.
 pub(crate) fn refused_option(option: &Override, code: &str) -> RefusedOption {
     RefusedOption {
         instance_type: option.instance_type.clone(),

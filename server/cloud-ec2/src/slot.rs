@@ -18,7 +18,6 @@ const SPREAD_PART: i64 = 10;
 /// A value that was found, and how current it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Served<V> {
-    /// The value.
     pub(crate) value: V,
     /// Time since it was found.
     pub(crate) age: Millis,

@@ -139,7 +139,6 @@ impl Terms {
         self.subnets.iter().find(|(_, id)| id.as_str() == subnet).map(|(zone, _)| zone.as_str())
     }
 
-    /// The template of an instance type.
     pub(crate) fn template_of(&self, instance_type: &InstanceTypeName) -> Option<&TemplateTerms> {
         let launches =
             |template: &&TemplateTerms| template.instance_types.iter().any(|kind| *kind == *instance_type.as_ref());

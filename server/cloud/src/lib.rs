@@ -4,6 +4,8 @@
 //! [`notice`] (what a cloud says about an instance), [`simulated`] (a simulation of the interface), [`conformance`] (what
 //! every provider does, as test cases).
 
+#![warn(missing_docs)]
+
 pub mod catalogue;
 pub mod conformance;
 pub mod notice;

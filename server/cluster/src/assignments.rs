@@ -162,7 +162,6 @@ impl Assignments {
         assignments.chain(self.successors.next_expiry()).min()
     }
 
-    /// Assignments, by pod.
     pub fn iter(&self) -> impl Iterator<Item = (&PodKey, &Assignment)> {
         self.by_pod.iter()
     }

@@ -104,7 +104,6 @@ impl AuxiliaryRecords {
         self.attach.iter().map(|(node, limits)| AttachRecord { node: node.clone(), limits: limits.clone() })
     }
 
-    /// Attach limits of one node.
     pub(super) fn attach_limits(&self, node: &NodeName) -> Option<&Vec<(Text, i64)>> {
         self.attach.get(node)
     }

@@ -38,7 +38,6 @@ impl HoldId {
 /// Equal booked pods on one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Booking {
-    /// The hold.
     pub hold: HoldId,
     /// Position of the pod set in the hold.
     pub pod_set: u32,
@@ -73,7 +72,6 @@ impl Bookings {
         Self { all, live: Some(live) }
     }
 
-    /// Whether the hold has ended.
     #[must_use]
     pub fn has_ended(&self, hold: &HoldId) -> bool {
         self.live.as_ref().is_some_and(|live| !live.contains(hold))

@@ -28,9 +28,7 @@ impl Observation {
 /// All objects of a cluster, in any order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ClusterSnapshot {
-    /// Pods.
     pub pods: Vec<PodRecord>,
-    /// Nodes.
     pub nodes: Vec<NodeRecord>,
     /// NodeClaims.
     pub claims: Vec<ClaimRecord>,
@@ -38,7 +36,6 @@ pub struct ClusterSnapshot {
     pub pools: Vec<PoolRecord>,
     /// DaemonSets.
     pub daemons: Vec<DaemonRecord>,
-    /// Namespaces.
     pub namespaces: Vec<NamespaceRecord>,
     /// PodDisruptionBudgets.
     pub budgets: Vec<PodBudgetRecord>,
@@ -46,7 +43,6 @@ pub struct ClusterSnapshot {
     pub classes: Vec<ClassRecord>,
     /// Attach limits of nodes.
     pub attach: Vec<AttachRecord>,
-    /// Other autoscalers.
     pub autoscalers: Vec<AutoscalerRecord>,
     /// Objects that cannot be read or watched.
     pub problems: Vec<ProblemRecord>,
@@ -55,9 +51,7 @@ pub struct ClusterSnapshot {
 /// One observed object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Object {
-    /// A pod.
     Pod(PodRecord),
-    /// A Node.
     Node(NodeRecord),
     /// A NodeClaim.
     Claim(ClaimRecord),
@@ -65,7 +59,6 @@ pub enum Object {
     Pool(PoolRecord),
     /// A DaemonSet.
     Daemon(DaemonRecord),
-    /// A namespace.
     Namespace(NamespaceRecord),
     /// A PodDisruptionBudget.
     PodBudget(PodBudgetRecord),
@@ -82,9 +75,7 @@ pub enum Object {
 /// Identity of one observed object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// A pod.
     Pod(PodKey),
-    /// A Node.
     Node(NodeName),
     /// A NodeClaim.
     Claim(ClaimName),
@@ -92,7 +83,6 @@ pub enum Key {
     Pool(PoolName),
     /// A DaemonSet, by namespace and name.
     Daemon(Text, Text),
-    /// A namespace.
     Namespace(Text),
     /// A PodDisruptionBudget, by namespace and name.
     PodBudget(Text, Text),

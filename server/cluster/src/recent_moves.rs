@@ -37,7 +37,6 @@ pub struct RecentMoves {
 /// The decision that has moved pods of an owner to save the price of their machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MovedPart {
-    /// The decision.
     pub saving: SavingDecision,
     /// The part of the pods that it has moved, in parts per million: which of them a new pod succeeds is not known.
     pub ppm: u32,

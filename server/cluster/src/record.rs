@@ -38,7 +38,6 @@ pub enum Scheduling {
     Gated,
 }
 
-/// A pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRecord {
     /// Namespace and name.
@@ -215,10 +214,8 @@ pub fn deployment_of<'n>(replica_set: &'n str, labels: &Labels) -> Option<&'n st
     replica_set.strip_suffix(labels.get(TEMPLATE_HASH)?.as_ref())?.strip_suffix('-')
 }
 
-/// A Node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeRecord {
-    /// Name.
     pub name: NodeName,
     /// `metadata.uid`.
     pub uid: Text,
@@ -244,7 +241,6 @@ pub struct NodeRecord {
     pub allocatable: Resources,
     /// `status.capacity`.
     pub capacity: Resources,
-    /// When it was created.
     pub created: Option<Timestamp>,
     /// The drain in its drain annotation.
     pub drain: Option<RecordedDrain>,
@@ -291,7 +287,6 @@ pub struct UnmetCondition {
 /// A NodeClaim.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClaimRecord {
-    /// Name.
     pub name: ClaimName,
     /// `metadata.uid`; empty while the API server has not created it.
     pub uid: Text,
@@ -319,7 +314,6 @@ pub struct ClaimRecord {
     pub deleting: bool,
     /// It was created by this product, or handed over to it; others are counted and never changed.
     pub ours: bool,
-    /// When it was created.
     pub created: Option<Timestamp>,
     /// `status.lastPodEventTime`.
     pub last_pod_event: Option<Timestamp>,
@@ -413,7 +407,6 @@ pub struct PoolDriftFacts {
 /// Metadata of a NodePool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolMeta {
-    /// UID.
     pub uid: Text,
     /// `metadata.generation`.
     pub generation: i64,
@@ -430,9 +423,7 @@ pub struct PoolMeta {
 /// A DaemonSet, as the pod that it creates on nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonRecord {
-    /// Namespace.
     pub namespace: Text,
-    /// Name.
     pub name: Text,
     /// Its pod, with the tolerations that the DaemonSet controller adds.
     pub shape: Arc<PodShape>,
@@ -440,12 +431,9 @@ pub struct DaemonRecord {
     pub labels: Arc<Labels>,
 }
 
-/// A namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceRecord {
-    /// Name.
     pub name: Text,
-    /// Labels.
     pub labels: Labels,
 }
 

@@ -534,13 +534,11 @@ impl ClusterState {
         self.claims.values().chain(self.assumed_claims.values())
     }
 
-    /// The Node of a NodeClaim.
     #[must_use]
     pub fn node_of_claim(&self, claim: &ClaimName) -> Option<&NodeRecord> {
         self.node_of_machine(&self.claim(claim)?.provider_id)
     }
 
-    /// The Node with this provider id.
     #[must_use]
     pub fn node_of_machine(&self, provider_id: &ProviderId) -> Option<&NodeRecord> {
         self.nodes.get(self.node_by_provider.get(provider_id)?)
@@ -552,7 +550,6 @@ impl ClusterState {
         self.claim(self.claim_by_provider.get(&node.provider_id)?)
     }
 
-    /// The pod with this key.
     #[must_use]
     pub fn pod(&self, key: &PodKey) -> Option<&PodRecord> {
         self.pods.get(key)
@@ -647,7 +644,6 @@ impl ClusterState {
         self.nodes.values()
     }
 
-    /// The Node of that name.
     #[must_use]
     pub fn node(&self, name: &NodeName) -> Option<&NodeRecord> {
         self.nodes.get(name)
@@ -669,7 +665,6 @@ impl ClusterState {
         self.daemons.values()
     }
 
-    /// Labels of namespaces.
     #[must_use]
     pub fn namespaces(&self) -> &BTreeMap<Text, Labels> {
         &self.namespaces

@@ -7,7 +7,6 @@ use model::{ClaimName, NodeName, Text};
 pub enum Target {
     /// The machine of this NodeClaim, with or without Node.
     Claim(ClaimName),
-    /// This Node.
     Node(NodeName),
 }
 

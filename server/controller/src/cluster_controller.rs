@@ -77,7 +77,6 @@ impl<'c> Context<'c> {
     }
 }
 
-/// Controller of one cluster.
 #[derive(Debug, Default)]
 pub struct ClusterController {
     pub(crate) cluster: ClusterName,

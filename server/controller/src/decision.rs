@@ -263,7 +263,6 @@ impl ClaimOrder {
 /// A pod without a node, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnplacedPod {
-    /// The pod.
     pub pod: PodKey,
     /// One reason for each NodePool considered.
     pub reasons: Arc<[Reason]>,

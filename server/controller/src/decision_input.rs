@@ -30,7 +30,6 @@ pub enum DecisionAnswer {
     Disruption {
         /// What it was made from besides the planning input.
         request: Box<DisruptionRequest>,
-        /// The plan.
         plan: Box<DisruptionPlan>,
     },
 }

@@ -100,7 +100,6 @@ pub(crate) struct DisruptionAllowance {
     order: BTreeSet<QueueKey>,
     /// The key of each of them, and when it asks again.
     waiting: BTreeMap<ClusterName, (QueueKey, Timestamp)>,
-    /// Plans in progress.
     in_progress: BTreeMap<PlanNumber, PlanInProgress>,
     totals: DisruptionTotals,
 }

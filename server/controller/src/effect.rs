@@ -30,7 +30,6 @@ pub enum Effect {
         cluster: ClusterName,
         /// Correlates the answer; sending the instruction twice is harmless.
         id: InstructionId,
-        /// The instruction.
         instruction: Box<Instruction>,
     },
     /// Launch an instance; answered by `Launched` or `LaunchFailed`.
@@ -132,9 +131,7 @@ pub enum Effect {
     WriteHold {
         /// The target cluster.
         cluster: ClusterName,
-        /// The hold.
         hold: HoldId,
-        /// Its status.
         status: Box<HoldStatus>,
     },
     /// Persist the object counts of a cluster, replacing the previous ones. Not answered.
@@ -155,7 +152,6 @@ pub enum Effect {
     ReportFinding {
         /// The target cluster.
         cluster: ClusterName,
-        /// The finding.
         finding: Finding,
     },
     /// The view of this cluster has changed; read it with
@@ -216,7 +212,6 @@ pub enum Instruction {
     RegisterNode {
         /// Name of the NodeClaim.
         claim: ClaimName,
-        /// Name of the Node.
         node: NodeName,
         /// Labels to set, overriding existing ones.
         labels: Labels,
@@ -228,7 +223,6 @@ pub enum Instruction {
     },
     /// Nominate pods for this Node, which is registered already.
     NominatePods {
-        /// Name of the Node.
         node: NodeName,
         /// Pods that are still pending.
         nominations: Vec<PodNomination>,
@@ -237,7 +231,6 @@ pub enum Instruction {
     InitializeNode {
         /// Name of the NodeClaim.
         claim: ClaimName,
-        /// Name of the Node.
         node: NodeName,
     },
     /// Taint the Node `karpenter.sh/disrupted` and evict its pods; answered when no pod is left
@@ -245,7 +238,6 @@ pub enum Instruction {
     Drain {
         /// Name of the NodeClaim.
         claim: ClaimName,
-        /// Name of the Node.
         node: NodeName,
         /// Provider id of the instance: a Node of that name on another instance is not drained.
         /// Empty when unknown.
@@ -264,7 +256,6 @@ pub enum Instruction {
     RemoveDisruptedTaint {
         /// Name of the NodeClaim.
         claim: ClaimName,
-        /// Name of the Node.
         node: NodeName,
         /// Provider id of the instance: a Node of that name on another instance is not changed.
         provider_id: ProviderId,
@@ -273,7 +264,6 @@ pub enum Instruction {
     DeleteClaim {
         /// Name of the NodeClaim.
         claim: ClaimName,
-        /// Name of the Node, if there is one.
         node: Option<NodeName>,
         /// Provider id of the instance: a Node of that name on another instance is not deleted.
         /// Empty when unknown.

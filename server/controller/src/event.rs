@@ -25,7 +25,6 @@ pub enum Event {
     Observed {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// The observation.
         observation: Observation,
     },
     /// The agent connected; its snapshot follows.
@@ -51,10 +50,7 @@ pub enum Event {
     /// A plan was computed or rejected.
     Planned(Box<PlanAnswer>),
     /// A decision is durable and may be executed.
-    Recorded {
-        /// Id of the decision.
-        decision: DecisionId,
-    },
+    Recorded { decision: DecisionId },
     /// An instance was launched.
     Launched(Box<Launched>),
     /// A launch failed definitively: no instance exists for this attempt.
@@ -104,14 +100,12 @@ pub enum Event {
     InstructionAcked {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// Id of the instruction.
         instruction: InstructionId,
     },
     /// An agent, or its API server, refused an instruction definitively.
     InstructionFailed {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// Id of the instruction.
         instruction: InstructionId,
         /// Error of the agent or the API server.
         reason: String,
@@ -135,7 +129,6 @@ pub enum Event {
         cluster: ClusterName,
         /// Provider ids of the instances, and what the notices say.
         asked: Vec<(ProviderId, InterruptionKind)>,
-        /// The answer.
         answer: NoticeAnswer,
     },
     /// The complete list of active freezes.
@@ -152,7 +145,6 @@ pub enum Event {
     ProbesAnswered {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// The answers.
         answers: Vec<(OfferingKey, ProbeAnswer)>,
         /// When granted probes end.
         until: Timestamp,
@@ -193,7 +185,6 @@ pub enum Event {
     CountsLoaded {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// The counts.
         counts: ObjectCounts,
     },
     /// Replacements under way as the previous owner recorded them. Precedes `LeaseAcquired`.
@@ -212,7 +203,6 @@ pub enum Event {
     CostsLoaded {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// The intervals.
         last: Vec<CostInterval>,
     },
     /// All live holds of a cluster, as the store has them. Precedes `LeaseAcquired`, and follows a client's command.
@@ -237,7 +227,6 @@ pub enum Event {
     Listed {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// The listing.
         listing: Box<Listing>,
     },
     /// Time passed.
@@ -338,7 +327,6 @@ pub struct Launched {
     pub attempt: u32,
     /// Provider id, such as `aws:///<zone>/<instance id>`.
     pub provider_id: ProviderId,
-    /// Name of the instance type.
     pub instance_type: InstanceTypeName,
     /// Name of the zone.
     pub zone: Zone,

@@ -69,7 +69,6 @@ pub enum EventReason {
     CapacityReservationInstanceInterrupted,
     /// An instance fails its status checks, or maintenance of it is scheduled.
     InstanceUnhealthy,
-    /// An instance is stopping or stopped.
     InstanceStopping,
     /// An instance is shutting down.
     InstanceTerminating,

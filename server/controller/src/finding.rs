@@ -39,7 +39,6 @@ pub enum Finding {
         elsewhere: usize,
         /// Number of machines.
         of: usize,
-        /// Provider id of one of them.
         provider_id: ProviderId,
         /// The region that instances are launched in.
         region: Text,

@@ -51,14 +51,12 @@ impl FleetState {
         self.guardrails.try_lock().is_ok()
     }
 
-    /// The allowance for searches.
     pub(crate) fn searches(&self) -> MutexGuard<'_, SearchAllowance> {
         // Every change of the allowance is complete in itself, so a poisoned lock guards
         // consistent counts.
         self.searches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The allowance for plans of disruption.
     pub(crate) fn disruption_plans(&self) -> MutexGuard<'_, DisruptionAllowance> {
         // Every change of the allowance is complete in itself, as with searches.
         self.disruption_plans.lock().unwrap_or_else(PoisonError::into_inner)

@@ -14,7 +14,6 @@ const WAITING: usize = 20_000;
 /// What became of a launch in one offering.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchEvidence {
-    /// The offering.
     pub offering: Offering,
     /// How many instances were asked for.
     pub asked: u32,
@@ -29,9 +28,7 @@ pub struct LaunchEvidence {
 /// A node that became ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyNode {
-    /// Its instance type.
     pub instance_type: InstanceTypeName,
-    /// Its capacity type.
     pub capacity_type: CapacityType,
     /// Time from the creation of its NodeClaim to its initialization.
     pub took: Millis,

@@ -118,7 +118,6 @@ impl LifecycleCounter {
         *counts.entry(consolidation_type(machines)).or_default() += machines as u64;
     }
 
-    /// Counts a replacement that failed.
     pub(crate) fn count_failed_replacement(&mut self, reason: DisruptionReason) {
         let reason = if reason == DisruptionReason::Underutilized { "underutilized" } else { "drifted" };
         *Arc::make_mut(&mut self.counters).failed_replacements.entry(reason).or_default() += 1;

@@ -43,10 +43,8 @@ pub enum ReportedNode {
     Unknown(Vec<NodeName>),
 }
 
-/// A node that is there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PresentNode {
-    /// Its name.
     pub name: NodeName,
     /// Its NodeClaim.
     pub claim: Option<ClaimName>,
@@ -64,13 +62,11 @@ pub struct PresentNode {
     pub unusable: Option<Text>,
     /// Why it would go, in the order of precedence, and what blocks it.
     pub verdicts: Vec<Verdict>,
-    /// When it expires.
     pub expires: Option<Timestamp>,
     /// Time of the last plan of disruption.
     pub planned_at: Option<Timestamp>,
 }
 
-/// A pod on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePod {
     /// Its namespace and name.
@@ -81,7 +77,6 @@ pub struct NodePod {
     pub is_daemon: bool,
     /// Whether it has a deletion timestamp.
     pub is_terminating: bool,
-    /// What it requests.
     pub requests: CpuAndMemory,
 }
 

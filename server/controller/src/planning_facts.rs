@@ -66,7 +66,6 @@ impl PartialEq for FactsKey {
 }
 
 impl PlanningFacts {
-    /// Which facts these are.
     #[must_use]
     pub fn key(&self) -> &FactsKey {
         &self.key

@@ -29,7 +29,6 @@ pub(crate) struct PodDurationObserver {
 }
 
 impl PodDurationObserver {
-    /// The durations.
     pub(crate) fn durations(&self) -> Arc<PodDurations> {
         Arc::clone(&self.durations)
     }

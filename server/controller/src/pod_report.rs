@@ -20,9 +20,7 @@ pub struct PodReport {
 /// What is known of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReportedPod {
-    /// It is bound.
     Bound {
-        /// To this node.
         node: NodeName,
         /// The latest decision that planned it, as far as this process remembers.
         decision: Option<PodDecision>,

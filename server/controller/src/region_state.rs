@@ -111,7 +111,6 @@ impl RegionState {
         &self.zones
     }
 
-    /// The allowance for searches.
     pub(crate) fn searches(&self) -> MutexGuard<'_, SearchAllowance> {
         self.fleet.searches()
     }
@@ -122,7 +121,6 @@ impl RegionState {
         self.searches().totals()
     }
 
-    /// The allowance for plans of disruption.
     pub(crate) fn disruption_plans(&self) -> MutexGuard<'_, DisruptionAllowance> {
         self.fleet.disruption_plans()
     }

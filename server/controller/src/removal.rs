@@ -7,7 +7,6 @@ use model::{ClaimName, NodeName, Text};
 pub struct Removal {
     /// Name of the NodeClaim.
     pub claim: ClaimName,
-    /// Name of the Node.
     pub node: NodeName,
     /// The reason, one sentence.
     pub reason: Text,

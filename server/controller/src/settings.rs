@@ -34,7 +34,6 @@ pub struct FeatureGates {
 }
 
 impl FeatureGates {
-    /// The names.
     pub const NAMES: [&str; 2] = ["NodeRepair", "SpotToSpotConsolidation"];
 
     /// No gate is on.

@@ -17,9 +17,7 @@ pub enum ObjectRef {
     Class(Text),
     /// A NodeClaim.
     Claim(ClaimName),
-    /// A Node.
     Node(NodeName),
-    /// A pod.
     Pod(PodKey),
 }
 
@@ -64,9 +62,7 @@ pub struct StatusPatch {
     pub conditions: Vec<Condition>,
     /// Types of conditions to remove.
     pub remove_conditions: Vec<&'static str>,
-    /// A finalizer to add.
     pub add_finalizer: Option<&'static str>,
-    /// A finalizer to remove.
     pub remove_finalizer: Option<&'static str>,
 }
 

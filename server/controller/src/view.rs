@@ -14,10 +14,8 @@ use model::disruption_policy::DisruptionReason;
 use model::plan::Reason;
 use model::{ClaimName, ClusterName, MicroUsd, NodeName, PodKey, PoolName, ProviderId, Resources, Text, Timestamp};
 
-/// View of one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterView {
-    /// Name of the cluster.
     pub cluster: ClusterName,
     /// Whether its agent is connected.
     pub connected: bool,
@@ -178,7 +176,6 @@ impl NodeView {
 pub struct CpuAndMemory {
     /// Millicores.
     pub cpu_millis: i64,
-    /// Bytes.
     pub memory_bytes: i64,
 }
 
@@ -201,11 +198,8 @@ impl CpuAndMemory {
 pub struct PendingPodView {
     /// Namespace and name.
     pub pod: PodKey,
-    /// UID.
     pub uid: Text,
-    /// When it was created.
     pub created: Option<Timestamp>,
-    /// Its requests.
     pub requests: CpuAndMemory,
     /// What becomes of it.
     pub outlook: PodOutlook,
@@ -220,7 +214,6 @@ pub enum PodOutlook {
     Planned(NodeName),
     /// The latest decision about it found no place.
     Unplaced {
-        /// The decision.
         decision: Arc<Decision>,
         /// The pod among its `unplaced`.
         index: usize,
@@ -265,7 +258,6 @@ pub struct MachineView {
     pub stage: StageKind,
     /// When it entered the stage.
     pub since: Timestamp,
-    /// The launched instance.
     pub instance: Option<LaunchedInstance>,
     /// Why it is terminated; `None` while it is not.
     pub termination_reason: Option<Text>,

@@ -13,7 +13,6 @@ pub struct CostedMachine {
     pub pool: PoolName,
     /// Provider id of the instance.
     pub provider_id: ProviderId,
-    /// Name of the instance type.
     pub instance_type: InstanceTypeName,
     /// Name of the zone.
     pub zone: Zone,
@@ -51,13 +50,11 @@ pub struct SavingDecision {
 /// launch, and each other one where the one before ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CostInterval {
-    /// The machine.
     pub machine: CostedMachine,
     /// Since when it costs this price: charges are differences of sums since then.
     pub launched: Timestamp,
     /// When the interval begins.
     pub start: Timestamp,
-    /// When it ends.
     pub end: Timestamp,
     /// What it cost, in micro-dollars by cause.
     pub parts: CostParts,

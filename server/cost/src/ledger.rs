@@ -15,10 +15,8 @@ const KNOWN_GAP: Millis = Millis::from_mins(45);
 /// A longer time without an observation is not charged: what ran in it is not known, and a clock may be wrong.
 const MAX_GAP: Millis = Millis::from_hours(31 * 24);
 
-/// A machine as it is observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedMachine {
-    /// The machine.
     pub machine: CostedMachine,
     /// Since when it is known to run; what it cost before is not charged.
     pub since: Timestamp,

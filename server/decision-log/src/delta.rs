@@ -28,8 +28,10 @@ pub(super) fn hash_records(records: &[Record]) -> Vec<RecordHash> {
 
 enum Chunk<'r> {
     /// A run of records of the previous list.
-    Copied { from: usize, count: usize },
-    /// New records.
+    Copied {
+        from: usize,
+        count: usize,
+    },
     New(&'r [Record]),
 }
 

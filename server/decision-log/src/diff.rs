@@ -10,7 +10,6 @@ use model::plan::{Plan, PlanReport, PlannedNode};
 
 use super::disruption_answer::DisruptionAnswer;
 
-/// Plan and report of the planner.
 type PlannerOutput<'a> = (&'a Plan, &'a PlanReport);
 
 /// The first difference, as text; `None` for equal plans.

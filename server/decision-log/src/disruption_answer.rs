@@ -29,13 +29,10 @@ pub type HeldCodes = (u32, (RemovalReason, Vec<BlockCode>));
 pub struct DisruptionAnswer {
     /// The plan of the pods that move.
     pub plan: Plan,
-    /// The commands.
     pub commands: Vec<Command>,
-    /// What it costs.
     pub cost: DisruptionCosts,
     /// Commands that the verifier refused.
     pub refused: Vec<String>,
-    /// Its notes.
     pub notes: Vec<String>,
     /// The nodes that stayed.
     pub held: Vec<HeldCodes>,

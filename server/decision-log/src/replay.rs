@@ -69,7 +69,6 @@ pub struct RecordedDecision {
     pub stored: StoredDecision,
     /// Planning input; empty for removals by a method, which are made without a plan.
     pub input: PlanningInput,
-    /// What was planned from it.
     pub planned: RecordedPlan,
     /// Version of the program that decided.
     pub engine: String,
@@ -80,12 +79,7 @@ pub struct RecordedDecision {
 #[derive(Debug)]
 pub enum RecordedPlan {
     /// A plan of pods.
-    Pods {
-        /// The plan.
-        plan: Plan,
-        /// Its report.
-        report: PlanReport,
-    },
+    Pods { plan: Plan, report: PlanReport },
     /// A plan of disruption.
     Disruption {
         /// What it was made from.
@@ -116,7 +110,6 @@ struct Digests {
     plan_then: Vec<u8>,
 }
 
-/// Outcome of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayOutcome {
     /// Why the input differs from the recorded digest; `None` when it does not.

@@ -34,7 +34,6 @@ pub struct PolicyOverride {
 pub struct WhatIf {
     /// NodePool manifests; they replace those of the same name, others are added.
     pub manifests: Vec<Source>,
-    /// Policy settings.
     pub settings: Option<PolicyOverride>,
     /// Instance types and prices, in the format of `plan --catalogue`.
     pub catalogue: Option<Source>,

@@ -290,7 +290,6 @@ pub(super) fn encode_removals(answer: &RemovalAnswer) -> Vec<u8> {
 /// An answer as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedAnswer {
-    /// A plan of pods with its report.
     Pods(Plan, PlanReport),
     /// A plan of disruption.
     Disruption(DisruptionAnswer),

@@ -40,7 +40,6 @@ struct Outcome<'i> {
     moved_by: Vec<Vec<u32>>,
     /// The same by index into the pods of `input`.
     evictions: Vec<EvictionStep>,
-    /// All movable pods.
     movable: Vec<Pod>,
 }
 

@@ -18,7 +18,6 @@ use crate::{Block, BlockCode};
 /// The nodes of the NodePools with such annotations.
 #[derive(Debug, Clone)]
 pub(crate) struct OptInCounts {
-    /// By pool.
     pools: Vec<Option<PoolCounts>>,
 }
 

@@ -94,7 +94,6 @@ fn block_for_waiting_pods(input: &PlanningInput, placed: &[(u32, u32)], candidat
     }
 }
 
-/// What is planned so far.
 struct Planning<'i, 'c> {
     settings: &'c Settings,
     candidates: Vec<Option<Candidate<'i>>>,

@@ -66,7 +66,6 @@ impl WorkingNode {
 /// Nodes of the cluster that go together.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandNodes {
-    /// The nodes.
     pub(crate) nodes: Vec<u32>,
     /// Why they go: the first reason of them.
     pub(crate) reason: RemovalReason,

@@ -60,7 +60,6 @@ pub struct DriftPool<'a> {
 /// Why a NodeClaim has drifted: what the condition `Drifted` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift {
-    /// The reason.
     pub reason: DriftReason,
     /// What differs, in one sentence.
     pub message: Text,

@@ -42,7 +42,6 @@ pub(super) fn code(blocked: &Blocked) -> ReasonCode {
     }
 }
 
-/// Reason code of a topology conflict.
 pub(super) fn conflict_code(conflict: TopologyConflict) -> ReasonCode {
     match conflict {
         TopologyConflict::Spread(_) => ReasonCode::TopologySpread,
@@ -55,7 +54,6 @@ pub(super) fn conflict_code(conflict: TopologyConflict) -> ReasonCode {
 pub(super) struct Describer<'s, 'i> {
     /// Snapshot of the finished plan.
     pub snapshot: &'s PlanSnapshot<'i>,
-    /// Requirements of the pod.
     pub pod_reqs: &'s PodRequirements<'s>,
     /// Topology rules of the pod.
     pub topology: &'s Topology,

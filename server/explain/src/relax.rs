@@ -38,7 +38,6 @@ pub(super) enum Relaxation {
     VolumePlace,
     /// The number of attached volumes.
     Attachments,
-    /// One host port.
     Port(HostPort),
     /// A spread constraint, by its index in the shape.
     Spread(usize),

@@ -38,7 +38,6 @@ pub struct MachineOption {
 /// An existing node on which the plan places the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Existing {
-    /// Name of the node.
     pub node: NodeName,
     /// Instance type, if the node has the label.
     pub instance_type: Option<InstanceTypeName>,

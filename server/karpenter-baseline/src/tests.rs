@@ -50,7 +50,6 @@ fn shape(cpu: i64) -> PodShape {
     PodShape { requests: Resources::from_iter([("cpu", cpu), ("pods", 1)]), ..PodShape::default() }
 }
 
-/// An input with one pod for each shape.
 fn input(pools: Vec<NodePool>, shapes: Vec<PodShape>) -> PlanningInput {
     let pod = |shape: u32| Pod {
         namespace: "default".into(),

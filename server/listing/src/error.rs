@@ -32,7 +32,6 @@ pub enum ListError {
     /// More bytes than an argument may have.
     #[error("{} has {length} bytes and may have at most {limit}: shorten it", argument.name())]
     TooLong {
-        /// Which argument.
         argument: Argument,
         /// Its length in bytes.
         length: usize,
@@ -50,7 +49,6 @@ pub enum ListError {
     /// More terms than a filter, or fields than an order, may have.
     #[error("{} has more than {limit} terms: use fewer", argument.name())]
     TooManyTerms {
-        /// Which argument.
         argument: Argument,
         /// The most terms.
         limit: usize,
@@ -58,7 +56,6 @@ pub enum ListError {
     /// The text is none of the language.
     #[error("{} cannot be parsed at position {position}: {problem}", argument.name())]
     Syntax {
-        /// Which argument.
         argument: Argument,
         /// Where.
         position: usize,
@@ -68,7 +65,6 @@ pub enum ListError {
     /// A field that the rows do not have.
     #[error("{} names an unknown field at position {position}: {field:?}{}", argument.name(), suggestion(nearest.as_deref()))]
     UnknownField {
-        /// Which argument.
         argument: Argument,
         /// The name in the text.
         field: String,
@@ -80,7 +76,6 @@ pub enum ListError {
     /// A value that a field of this type never has.
     #[error("filter compares {field} at position {position} with {literal:?}, which is not {expected}{}", suggestion(nearest.as_deref()))]
     LiteralType {
-        /// The field.
         field: String,
         /// Where.
         position: usize,
@@ -94,9 +89,7 @@ pub enum ListError {
     /// An operator, or an order, that a field of this type does not have.
     #[error("{} uses {field} at position {position} in a way that its type does not have: {problem}", argument.name())]
     Unsupported {
-        /// Which argument.
         argument: Argument,
-        /// The field.
         field: String,
         /// Where.
         position: usize,

@@ -96,7 +96,6 @@ pub(crate) fn encode(fingerprint: Fingerprint, key: &SortKey<'_>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The key of a token.
 pub(crate) fn decode(token: &str, fingerprint: Fingerprint) -> Result<OwnedKey, ListError> {
     let (of_token, key) = parts(token).ok_or(ListError::MalformedToken)?;
     if of_token == fingerprint { Ok(key) } else { Err(ListError::TokenOfOtherList) }

@@ -67,7 +67,6 @@ impl<R> Schema<R> {
         Self { collection, page_sizes, name, name_path, fields: Vec::new() }
     }
 
-    /// And a text.
     #[must_use]
     pub fn text(self, path: &'static str, get: fn(&R) -> Option<&str>) -> Self {
         self.with(path, Getter::Text(get))
@@ -79,7 +78,6 @@ impl<R> Schema<R> {
         self.with(path, Getter::Int(get))
     }
 
-    /// And a boolean.
     #[must_use]
     pub fn boolean(self, path: &'static str, get: fn(&R) -> Option<bool>) -> Self {
         self.with(path, Getter::Bool(get))

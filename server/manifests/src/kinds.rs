@@ -64,7 +64,6 @@ pub struct KindRow {
     pub name: &'static str,
     /// Versions that are read.
     pub versions: &'static [&'static str],
-    /// Whether it is namespaced.
     pub namespaced: bool,
 }
 

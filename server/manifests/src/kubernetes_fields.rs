@@ -49,7 +49,6 @@ pub fn unknown_fields(kind: &str, object: &Value) -> Vec<UnknownField> {
     search.found
 }
 
-/// An unknown field.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnknownField {
     /// Its path from the root of the object.

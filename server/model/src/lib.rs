@@ -10,6 +10,8 @@
 //! [`interruption`] (what the cloud announces), [`instance_details`] (what it lists of an instance), [`running`] (what runs on the nodes of a cluster), [`repair_policy`] (unhealthy nodes), [`eviction_cost`], [`disruption_plan`] (which of them are
 //! removed or replaced), and [`node_class`] (what a NodeClass sets for its instances).
 
+#![warn(missing_docs)]
+
 pub mod attach_limits;
 pub mod cluster_facts;
 pub mod cron;

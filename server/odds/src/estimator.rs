@@ -13,7 +13,6 @@ pub use crate::history::HALF_LIFE;
 const PRIOR: (f64, f64) = (1.9, 0.1);
 /// Weight of the prior, in outcomes.
 const PRIOR_STRENGTH: f64 = PRIOR.0 + PRIOR.1;
-/// Mean of the prior.
 const PRIOR_MEAN: f64 = PRIOR.0 / PRIOR_STRENGTH;
 
 /// Outcomes of the last hours of one pool that weigh as much as those of the fleet.

@@ -9,6 +9,8 @@
 //! `realised` (what the launch ends at when kube-scheduler binds the pods). `replacement` finds cheaper machines for the
 //! pods of a running node.
 
+#![warn(missing_docs)]
+
 mod realised;
 mod repair;
 mod replacement;

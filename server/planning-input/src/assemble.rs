@@ -39,7 +39,6 @@ use crate::{autoscalers, external_pools, nodes, overhead, pools, records, region
 /// Result of reading.
 #[derive(Debug, Clone)]
 pub struct Captured {
-    /// The planning input.
     pub input: PlanningInput,
     /// Notes for the user, sorted, without duplicates.
     pub notes: Vec<String>,

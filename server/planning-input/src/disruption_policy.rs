@@ -32,7 +32,6 @@ pub fn drift_facts(pool: &NodePoolManifest, class: Option<&NodeClassManifest>) -
     }
 }
 
-/// The disruption policy of the NodePool.
 #[must_use]
 pub fn disruption_policy(pool: &NodePoolManifest) -> DisruptionPolicy {
     DisruptionPolicy {

@@ -24,10 +24,8 @@ pub struct WorkloadPods {
 /// (namespace, `Kind/name`).
 pub type WorkloadKey = (Text, Text);
 
-/// The pods that there are.
 #[derive(Debug, Default)]
 pub struct PresentPods {
-    /// By workload.
     pub owned: BTreeMap<WorkloadKey, WorkloadPods>,
     /// Names that no new pod can have.
     pub taken: BTreeSet<PodKey>,

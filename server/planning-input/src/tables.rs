@@ -47,7 +47,6 @@ impl<T: Clone + Eq + Hash> Table<T> {
 /// The tables of a planning input.
 #[derive(Debug)]
 pub struct Tables {
-    /// Shapes of pods.
     pub shapes: Table<PodShape>,
     /// Label sets of pods.
     pub labels: Table<Labels>,

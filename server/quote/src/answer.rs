@@ -20,7 +20,6 @@ pub struct Quote {
 /// The answer of one cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterQuote {
-    /// Name of the cluster.
     pub cluster: ClusterName,
     /// Whether all pods have a place there.
     pub answer: Answer,
@@ -67,7 +66,6 @@ pub struct PodCount {
 pub struct ExistingNodePods {
     /// Name of the Node, or of the NodeClaim while there is no Node.
     pub node: NodeName,
-    /// The pods.
     pub pods: Vec<PodCount>,
 }
 

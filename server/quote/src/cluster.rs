@@ -51,7 +51,6 @@ impl PreparedCluster {
         Self { name, account, launch_block, full, nodes, nodes_bear_on_launches, setting }
     }
 
-    /// Name of the cluster.
     #[must_use]
     pub fn name(&self) -> &ClusterName {
         &self.name

@@ -42,7 +42,6 @@ pub const MAX_PODS: u32 = 10_000;
 /// Why pod sets cannot be quoted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InvalidPodSets {
-    /// There is no pod.
     NoPods,
     /// A name of a pod set occurs twice.
     DuplicateName(Text),

@@ -18,7 +18,6 @@ const MAX_PLANS: usize = 6;
 
 /// The nodes that stay, and the plan for the pods that move.
 pub(crate) struct Packing {
-    /// What was planned.
     pub(crate) input: PlanningInput,
     pub(crate) decision: PlannedDecision,
     /// Whether each node of the running cluster stays.

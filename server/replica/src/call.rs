@@ -11,7 +11,6 @@ use store::lease::{Lease, Scope};
 
 /// A call to the store or the cloud, answered by an [`Input`](crate::Input).
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names and types of the fields say what they are")]
 pub enum Call {
     /// Acquire the lease of a cluster with an epoch above `agent_epoch`, the highest that its agent
     /// has stored, unless the cluster name is bound to another UID. What consolidation has moved within

@@ -32,7 +32,6 @@ const MIN_RETRY: Millis = Millis::new(50);
 /// How long an agent waits: twice the default lease duration.
 const MAX_WAIT: Millis = Millis::from_mins(1);
 
-/// Waiting agents by cluster.
 #[derive(Debug, Default)]
 pub(super) struct HandoverWait(BTreeMap<ClusterName, WaitingAgent>);
 

@@ -16,7 +16,6 @@ use store::operations::RecentAttempt;
 
 /// An event that this process handles.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names and types of the fields say what they are")]
 pub enum Input {
     /// An event of an agent session.
     Session(SessionEvent),
@@ -72,7 +71,6 @@ pub enum Input {
 
 /// Why the instances were not listed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the error of each variant says what it is")]
 pub enum ListingError {
     #[error("the region's lease may have run out")]
     LeaseExpired,

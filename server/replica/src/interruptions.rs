@@ -51,7 +51,6 @@ struct Recent {
     kind: InterruptionKind,
     ends: Option<Timestamp>,
     stored_at: Timestamp,
-    /// The cluster that it was passed to.
     passed_to: Option<ClusterName>,
 }
 

@@ -7,7 +7,6 @@ use super::call::Call;
 
 /// An action that the surrounding loop carries out.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names and types of the fields say what they are")]
 pub enum Output {
     /// Call the store or the cloud.
     Call(Call),

@@ -22,9 +22,7 @@ use super::events::deadline;
 use super::output::Output;
 use store::lease::{Lease, Scope};
 
-/// An input of one cluster.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the names and types of the fields say what they are")]
 pub enum ClusterInput {
     /// An event of its agent, of the cloud or of an operator.
     Event(Box<Event>),
@@ -115,7 +113,6 @@ impl OwnedCluster {
         self.controller.is_outdated()
     }
 
-    /// The view of the cluster.
     #[must_use]
     pub fn view(&self, now: Timestamp) -> ClusterView {
         self.controller.view(now)

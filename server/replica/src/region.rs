@@ -206,7 +206,6 @@ pub(crate) fn group_by_cluster<'c>(
     machines
 }
 
-/// The row of a listed instance.
 pub fn to_row(instance: &Instance) -> ListedInstanceRow {
     ListedInstanceRow {
         cluster: instance.cluster.to_string(),

@@ -46,7 +46,6 @@ impl OfferingKey {
     }
 }
 
-/// One instance type in one pool.
 #[derive(Debug)]
 pub(super) struct PoolInstanceType {
     /// Index in the pool's catalogue.

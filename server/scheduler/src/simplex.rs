@@ -25,7 +25,6 @@ pub(super) struct Simplex {
     prices: Vec<f64>,
 }
 
-/// A column of the basis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BasisColumn {
     /// The column that covers this row alone from the start.

@@ -14,7 +14,6 @@ const KEPT: usize = 100_000;
 /// Number of newest calls whose parameters are kept. A fleet has hundreds of parameters.
 const WITH_PARAMETERS: usize = 2_000;
 
-/// A call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
@@ -31,7 +30,6 @@ pub struct Call {
     /// Name of the role whose session made the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Tags of the session.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub session_tags: Tags,
     /// Parameters by name, those of a JSON body as JSON unless they are strings. Empty for older calls.
@@ -49,7 +47,6 @@ pub struct Call {
 pub enum Outcome {
     /// It is not answered yet.
     Pending,
-    /// It is answered.
     #[serde(rename_all = "camelCase")]
     Answered {
         /// HTTP status.
@@ -69,7 +66,6 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetCall {
-    /// Client token.
     pub client_token: Option<String>,
     /// Target capacity.
     pub total: Option<u32>,
@@ -94,7 +90,6 @@ pub struct FleetProgress {
     pub answered: bool,
 }
 
-/// An override.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetOverride {
@@ -129,7 +124,6 @@ impl FleetCall {
     }
 }
 
-/// The calls so far.
 #[derive(Debug, Default)]
 pub(crate) struct CallLog {
     calls: VecDeque<Call>,

@@ -2,7 +2,6 @@
 
 use crate::query::xml::Dialect;
 
-/// A service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Service {
     Ec2,

@@ -17,7 +17,6 @@ pub const VPC: &str = "vpc-0a1b2c3d4e5f60001";
 /// Tag by which Karpenter's guides have subnets and security groups found.
 const DISCOVERY: &str = "karpenter.sh/discovery";
 
-/// A subnet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subnet {
     /// Subnet id.
@@ -28,7 +27,6 @@ pub struct Subnet {
     pub vpc: String,
     /// First address and prefix length, such as `10.0.0.0` and 18.
     pub cidr: ([u8; 4], u8),
-    /// Tags.
     pub tags: Tags,
 }
 
@@ -41,7 +39,6 @@ impl Subnet {
     }
 }
 
-/// A security group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecurityGroup {
     /// Group id.
@@ -50,14 +47,12 @@ pub struct SecurityGroup {
     pub name: String,
     /// VPC id.
     pub vpc: String,
-    /// Tags.
     pub tags: Tags,
 }
 
 /// A launch template with `versions` versions of equal content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateSeed {
-    /// Name.
     pub name: String,
     /// Number of the latest version.
     pub versions: u64,
@@ -80,13 +75,11 @@ pub struct Reservation {
     pub owner: String,
     /// Whether only launches that name it use it; otherwise it is open to every launch that matches.
     pub targeted: bool,
-    /// Whether it is a capacity block.
     pub capacity_block: bool,
     /// Whether the owner may take the capacity back.
     pub interruptible: bool,
     /// End in milliseconds since 1970; `None` without a limit.
     pub ends_ms: Option<i64>,
-    /// Tags.
     pub tags: Tags,
 }
 
@@ -154,7 +147,6 @@ pub struct Cluster {
 pub struct OwnershipTags {
     /// Cluster name.
     pub cluster: String,
-    /// Cluster UID.
     pub cluster_uid: String,
     /// NodeClaim name.
     pub claim: String,
@@ -183,19 +175,15 @@ pub struct AccountSettings {
     pub account: String,
     /// What the region sells.
     pub catalogue: RegionCatalogue,
-    /// Subnets.
     pub subnets: Vec<Subnet>,
     /// Security groups; the one named `default` of a VPC is used where a launch names none.
     pub security_groups: Vec<SecurityGroup>,
-    /// Images.
     pub images: Vec<Image>,
     /// SSM parameters by name.
     pub parameters: BTreeMap<String, String>,
-    /// Launch templates.
     pub launch_templates: Vec<TemplateSeed>,
     /// Capacity reservations.
     pub reservations: Vec<Reservation>,
-    /// Roles.
     pub roles: Vec<Role>,
     /// Instance profiles by name, with the name of their role.
     pub instance_profiles: BTreeMap<String, String>,

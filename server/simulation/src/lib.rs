@@ -7,8 +7,6 @@
 //! (many clusters at once), [`holds`] (holds of capacity on servers that are killed), [`interruptions`] (spot interruption notices for many clusters); [`processes`] starts
 //! server and cloud processes for the latter four.
 
-#![expect(missing_docs, reason = "the program and tests alone use this crate; its fields say what they are")]
-
 mod cloud_interface;
 pub mod crashes;
 pub mod demo;

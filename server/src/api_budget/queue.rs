@@ -7,7 +7,6 @@ use store::api_budget::WaitingCalls;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Waiting calls by lane.
 #[derive(Debug, Default)]
 pub(super) struct CallQueue([VecDeque<WaitingCall>; PriorityLane::ALL.len()]);
 

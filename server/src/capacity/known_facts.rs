@@ -92,7 +92,6 @@ impl KnownFacts {
         }
     }
 
-    /// Forgets a cluster.
     pub(super) fn forget(&self, cluster: &ClusterName) {
         self.lock().clusters.remove(cluster);
     }

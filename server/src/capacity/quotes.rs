@@ -30,7 +30,6 @@ use crate::fleet::{Access, resource_names as names};
 /// Answers of a request that states no number.
 const DEFAULT_ANSWERS: usize = 10;
 
-/// Most answers.
 const MOST_ANSWERS: usize = 1_000;
 
 /// Part of the time of a request within which the task of a cluster answers.

@@ -19,7 +19,6 @@ use super::json_struct::to_json;
 use super::plan_message::{self, NoMessage};
 use crate::render::Rendering;
 
-/// What to plan.
 pub(crate) struct WhatIfPlan {
     pub(crate) facts: PlanningFacts,
     /// Pods to plan together with those that wait.
@@ -28,7 +27,6 @@ pub(crate) struct WhatIfPlan {
     pub(crate) changes: WhatIf,
 }
 
-/// A plan.
 #[derive(Debug)]
 pub(crate) struct ShownPlan {
     pub(crate) plan: v1::Plan,

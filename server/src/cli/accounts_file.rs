@@ -10,7 +10,6 @@ use crate::config::{AccountEntry, Accounts};
 
 /// Check the file of accounts and regions that a server launches in
 #[derive(Debug, Subcommand)]
-#[expect(missing_docs, reason = "the flags of a variant have the help text")]
 pub enum AccountsCommand {
     Check(CheckFlags),
 }

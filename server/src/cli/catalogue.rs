@@ -22,7 +22,6 @@ pub enum CatalogueCommand {
         #[arg(long)]
         region: Option<String>,
     },
-    #[expect(missing_docs, reason = "the flags have the help text")]
     Regions(RegionsFlags),
     /// Print an instance type with its prices, as `export` has it
     Show {
@@ -32,7 +31,6 @@ pub enum CatalogueCommand {
         #[arg(long)]
         region: Option<String>,
     },
-    #[expect(missing_docs, reason = "the flags have the help text")]
     Refresh(RefreshFlags),
 }
 

@@ -11,7 +11,6 @@ use crate::fleet::resource_names as names;
 
 /// Assign the names of clusters; `fleetwright fleet clusters` lists them
 #[derive(Debug, Subcommand)]
-#[expect(missing_docs, reason = "the flags of a variant have the help text")]
 pub enum ClustersCommand {
     AcceptUid(AcceptUidFlags),
 }

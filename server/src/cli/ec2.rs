@@ -9,7 +9,6 @@ use crate::clouds::queue_setup::{self, QueueRequest};
 /// Resources in AWS that a server on EC2 uses
 #[derive(Debug, Subcommand)]
 pub enum Ec2Command {
-    #[expect(missing_docs, reason = "the flags have the help text")]
     Setup(SetupFlags),
 }
 

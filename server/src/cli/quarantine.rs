@@ -11,7 +11,6 @@ use crate::fleet::resource_names as names;
 
 /// Manage quarantined clusters
 #[derive(Debug, Subcommand)]
-#[expect(missing_docs, reason = "the flags of a variant have the help text")]
 pub enum QuarantineCommand {
     Release(ReleaseFlags),
 }

@@ -10,7 +10,6 @@ use super::output;
 
 /// Check the trust file (setting auth.file), which maps agents to clusters and API clients to scopes
 #[derive(Debug, Subcommand)]
-#[expect(missing_docs, reason = "the flags of a variant have the help text")]
 pub enum TrustCommand {
     Check(CheckFlags),
 }

@@ -108,7 +108,6 @@ fn autoscaler_changes(before: Option<&ClusterView>, now: &ClusterView) -> Vec<St
     active.chain(inactive.map(|name| StateChange::AutoscalerInactive { autoscaler: name.to_string() })).collect()
 }
 
-/// Machines of a view, by NodeClaim.
 fn machines_by_claim(nodes: &[NodeView]) -> Vec<&MachineView> {
     let mut machines: Vec<_> = nodes.iter().filter_map(|node| node.machine.as_ref()).collect();
     machines.sort_unstable_by(|one, other| one.claim.cmp(&other.claim));

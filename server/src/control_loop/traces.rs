@@ -41,7 +41,6 @@ impl Traces {
         Some(span)
     }
 
-    /// A command has ended.
     pub(super) fn end_command(&mut self, id: CommandId, outcome: &Outcome, now: Timestamp) {
         if let Some((tracker, _)) = &mut self.0 {
             tracker.end_call(id, outcome, now);

@@ -28,7 +28,6 @@ pub(crate) struct ListAnswer<M> {
     pub(crate) unreachable: Vec<String>,
 }
 
-/// Arguments of a watch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WatchArguments {
     pub(crate) parent: String,
@@ -37,7 +36,6 @@ pub(crate) struct WatchArguments {
     pub(crate) min_interval: Option<prost_types::Duration>,
 }
 
-/// A message of a watch.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct WatchMessage<M> {
     pub(crate) rows: Vec<M>,

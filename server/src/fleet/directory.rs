@@ -41,7 +41,6 @@ struct State {
     heard: BTreeMap<Arc<str>, Timestamp>,
 }
 
-/// The directory.
 #[derive(Default)]
 pub(crate) struct Directory {
     state: Mutex<State>,
@@ -53,7 +52,6 @@ impl Directory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes of all clusters.
     pub(crate) fn changes(&self) -> &ChangeLog<v1::Cluster> {
         &self.changes
     }

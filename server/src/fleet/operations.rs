@@ -192,7 +192,6 @@ pub(super) async fn accept_uid(
     }
 }
 
-/// Forgets a cluster.
 pub(super) async fn forget_cluster(
     store: &dyn Store,
     is_connected: impl FnOnce(&str) -> bool,

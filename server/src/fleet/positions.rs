@@ -17,7 +17,6 @@ const MAX_TOKEN_BYTES: usize = 16 * 1024;
 pub(crate) struct Positions(BTreeMap<Arc<str>, u64>);
 
 impl Positions {
-    /// One position.
     pub(crate) fn of(instance: &Arc<str>, position: u64) -> Self {
         Self([(Arc::clone(instance), position)].into())
     }
@@ -43,7 +42,6 @@ impl Positions {
         text.lines().map(position).collect::<Option<_>>().map(Self).ok_or_else(refused)
     }
 
-    /// The token.
     pub(crate) fn token(&self) -> String {
         let lines: Vec<String> = self.0.iter().map(|(instance, position)| format!("{instance} {position}")).collect();
         URL_SAFE_NO_PAD.encode(lines.join("\n"))

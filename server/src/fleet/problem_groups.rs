@@ -82,7 +82,6 @@ fn clusters_of<'p>(problems: &[&'p v1::Problem]) -> BTreeSet<&'p str> {
     problems.iter().filter_map(|problem| problem.resource.split('/').nth(1)).collect()
 }
 
-/// Where the same problem is.
 fn extent(problems: &[&v1::Problem], clusters: usize) -> String {
     let pools = problems.iter().filter(|problem| problem.resource.split('/').nth(2) == Some("pools")).count();
     match (pools, clusters) {

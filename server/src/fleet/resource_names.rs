@@ -135,7 +135,6 @@ pub(crate) fn parse_number(name: &str, collection: &str) -> Result<i64, Status> 
     id.parse().map_err(|_| not_a_number(name, id))
 }
 
-/// The id in a name is no number.
 pub(super) fn not_a_number(name: &str, id: &str) -> Status {
     errors::invalid_argument("name", format!("{id:?} in name {name:?} is not a number"))
 }

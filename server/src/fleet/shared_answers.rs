@@ -31,7 +31,6 @@ pub(crate) struct SharedAnswers {
     pub(super) problems: SharedProblems,
     /// Sums of costs.
     pub(super) spend: SharedReports<v1::ComputeSpendResponse>,
-    /// Savings.
     pub(super) savings: SharedReports<v1::ComputeSavingsResponse>,
 }
 

@@ -51,7 +51,6 @@ impl Replica {
         Self { api, publisher: ViewPublisher { views: sender, directory, changes }, fleet: FleetView::default() }
     }
 
-    /// Publishes a cluster with these nodes and pods.
     fn publish(&mut self, cluster: &str, nodes: &[(&str, i64)], pods: &[(&str, &str)]) {
         let owner = owner();
         self.apply(cluster, Some(Box::new((view(cluster, nodes, pods), owner))));

@@ -26,7 +26,6 @@ pub(crate) struct Comparison {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeTypeEntry {
-    /// Instance type.
     pub(crate) instance_type: String,
     /// `spot`, `on-demand` or `reserved`.
     pub(crate) capacity_type: &'static str,

@@ -13,7 +13,6 @@ use super::wording::{and_more, counted};
 
 /// A plan of disruption, and all notes.
 pub(crate) struct Rendering<'r> {
-    /// The plan.
     pub(crate) planned: &'r DisruptionPlan,
     /// Day of the prices, if the catalogue states it.
     pub(crate) price_date: Option<&'r str>,

@@ -13,10 +13,8 @@ pub const DISRUPTION_LONGEST_WAIT: &str = "fleetwright_disruption_plan_wait_long
 /// Metric: processor time of plans of disruption.
 pub const DISRUPTION_CPU: &str = "fleetwright_disruption_plan_cpu_seconds_total";
 
-/// Clusters whose plan of disruption waits.
 const WAITING: &str = "Clusters whose plan of disruption is due and waits, because the allowance of all clusters (disruption.cpu) is used up.";
 
-/// Sum of the waits.
 const WAITED: &str = "Time that plans of disruption were due before they began, in sum. Divided by the plans that began: how long a cluster waits.";
 
 /// The longest wait.

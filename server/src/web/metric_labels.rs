@@ -6,7 +6,6 @@ use model::resources;
 use crate::escape::escape_unprintable;
 use crate::metrics::Labels;
 
-/// The label of a cluster.
 pub(super) fn cluster(view: &ClusterView) -> Labels {
     vec![("cluster", text(&view.cluster))]
 }

@@ -40,7 +40,6 @@ const SOCKET_PORT: u16 = 5432;
 /// Database superuser.
 const USER: &str = "fleetwright";
 
-/// Kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServerKind {
     /// Keeps committed data over crashes and restarts.

@@ -20,6 +20,8 @@
 //! API), [`replicas`]
 //! (processes on the same store), [`spend`] (what machines have cost), [`browser_sessions`] (who is signed in to the dashboard). [`epoch`] numbers the acquisitions of a lease.
 
+#![warn(missing_docs)]
+
 pub mod api_budget;
 pub mod browser_sessions;
 pub mod clock;

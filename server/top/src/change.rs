@@ -5,7 +5,6 @@ use crate::row::{Cluster, Node, Pod};
 /// A kind of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Clusters.
     Clusters,
     /// Nodes, and machines on their way.
     Nodes,
@@ -61,7 +60,6 @@ impl<R> Delta<R> {
 pub enum Change {
     /// Of clusters. Without rows it is a heartbeat, as for the other kinds.
     Clusters(Delta<Cluster>),
-    /// Of nodes.
     Nodes(Delta<Node>),
     /// Of pods that wait.
     Pods(Delta<Pod>),

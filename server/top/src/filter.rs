@@ -5,7 +5,6 @@ use listing::Schema;
 /// Characters of operators, which no word has.
 const OPERATORS: [char; 7] = ['=', '<', '>', ':', '(', ')', '"'];
 
-/// Words that are operators.
 const OPERATOR_WORDS: [&str; 3] = ["AND", "OR", "NOT"];
 
 /// Which rows are shown.

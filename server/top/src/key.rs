@@ -7,19 +7,13 @@ pub enum Key {
     Up,
     /// Arrow down.
     Down,
-    /// Page up.
     PageUp,
-    /// Page down.
     PageDown,
-    /// Home.
     Home,
-    /// End.
     End,
-    /// Enter.
     Enter,
     /// Esc.
     Escape,
-    /// Backspace.
     Backspace,
     /// A character.
     Char(char),

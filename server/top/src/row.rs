@@ -37,7 +37,6 @@ pub struct Cluster {
     pub observed_ms: Option<i64>,
     /// The replica that decides for the cluster, or did last.
     pub replica: String,
-    /// Version of the agent.
     pub agent_version: String,
     /// Why no decisions are made for it; empty when they are.
     pub blocked_reason: String,
@@ -123,9 +122,7 @@ pub struct Node {
     pub node_claim: String,
     /// NodePool; empty for a node that Fleetwright does not manage.
     pub pool: String,
-    /// Instance type.
     pub instance_type: String,
-    /// Zone.
     pub zone: String,
     /// `on-demand`, `spot` or `reserved`.
     pub capacity_type: String,

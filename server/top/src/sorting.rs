@@ -7,7 +7,6 @@ use rustc_hash::FxHashMap;
 use crate::column::{Column, Context, SortKey};
 use crate::row::Row;
 
-/// What rows are ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowOrder {
     /// Index of a column.

@@ -107,7 +107,6 @@ pub(crate) struct FleetSums {
 }
 
 impl FleetSums {
-    /// The sums of a cluster, or of all.
     pub(crate) fn of(&self, cluster: Option<&str>) -> Sums {
         cluster.map_or(self.total, |cluster| self.clusters.get(cluster).copied().unwrap_or_default())
     }

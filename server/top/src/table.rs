@@ -133,7 +133,6 @@ impl<R: Row> Table<R> {
         }
     }
 
-    /// A list begins.
     pub(crate) fn begin_list(&mut self) {
         self.list += 1;
     }

@@ -31,7 +31,6 @@ impl TraceId {
         bytes.try_into().ok().filter(|bytes| *bytes != [0; 16]).map(Self)
     }
 
-    /// Its bytes.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         self.0
@@ -45,7 +44,6 @@ impl SpanId {
         bytes.try_into().ok().filter(|bytes| *bytes != [0; 8]).map(Self)
     }
 
-    /// Its bytes.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 8] {
         self.0

@@ -56,14 +56,12 @@ pub struct SpanEvent {
 pub struct Attribute {
     /// Its key, by OpenTelemetry's semantic conventions; our own begin with `fleetwright.`.
     pub key: Cow<'static, str>,
-    /// Its value.
     pub value: Value,
 }
 
 /// Value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// A string.
     Text(String),
     /// A whole number.
     Int(i64),
@@ -71,7 +69,6 @@ pub enum Value {
     Float(f64),
 }
 
-/// An attribute with a string as its value.
 #[must_use]
 pub fn attribute(key: &'static str, value: &str) -> Attribute {
     Attribute { key: key.into(), value: Value::Text(value.to_owned()) }
@@ -129,7 +126,6 @@ impl Span {
 }
 
 impl Attribute {
-    /// Its string, if it has this key.
     pub(crate) fn as_text(&self, key: &str) -> Option<&str> {
         match &self.value {
             Value::Text(text) if self.key == key => Some(text),

@@ -129,7 +129,6 @@ impl Tracker {
         }
     }
 
-    /// A call has ended.
     pub fn end_call(&mut self, id: CommandId, outcome: &Outcome, now: Timestamp) {
         if let Some(call) = self.calls.remove(&id) {
             self.finish_call(call, outcome, now);

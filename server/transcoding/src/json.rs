@@ -39,7 +39,6 @@ pub(crate) fn print(message: &DynamicMessage) -> Result<Vec<u8>, serde_json::Err
     Ok(json)
 }
 
-/// The same as a value.
 pub(crate) fn to_value(message: &DynamicMessage) -> Result<serde_json::Value, serde_json::Error> {
     let options = SerializeOptions::new().skip_default_fields(false);
     message.serialize_with_options(serde_json::value::Serializer, &options)

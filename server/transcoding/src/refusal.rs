@@ -31,7 +31,6 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, Code::NotFound, "PATH_NOT_FOUND", message)
     }
 
-    /// A path with other methods.
     pub(crate) fn method(method: &http::Method, path: &str, allow: String) -> Self {
         let message = format!("{path} has no method {method}: use {allow}");
         let http = StatusCode::METHOD_NOT_ALLOWED;

@@ -30,7 +30,6 @@ pub enum RouteError {
         first: String,
         /// Full name of the second method.
         second: String,
-        /// The HTTP method.
         http_method: Method,
         /// The template of the second method.
         path: String,

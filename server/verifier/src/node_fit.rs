@@ -73,7 +73,6 @@ impl<'a> RequiredNodeAffinity<'a> {
                 && launch.outcomes.iter().all(|outcome| self.terms_hold(launch, outcome, Certainty::Certain)))
     }
 
-    /// Whether one outcome of a launch matches.
     #[must_use]
     pub fn matches_outcome(&self, launch: &Launch<'_>, outcome: &Outcome<'_>, certainty: Certainty) -> bool {
         self.selector.iter().all(|requirement| launch.holds(outcome, requirement, certainty))

@@ -32,7 +32,6 @@ pub(super) struct Placements<'a> {
 }
 
 impl<'a> Placements<'a> {
-    /// Name of a host.
     pub(super) fn host_name(&self, host: u32) -> &'a NodeName {
         self.names[host as usize]
     }

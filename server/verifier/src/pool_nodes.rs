@@ -11,7 +11,6 @@ pub fn active_nodes<'i>(input: &'i PlanningInput, pool: &'i NodePool) -> impl It
     input.nodes.iter().filter(|node| node.stage != NodeStage::Deleting && node.pool.as_ref() == Some(&pool.name))
 }
 
-/// The nodes of one pool.
 #[derive(Debug)]
 pub struct PoolNodes<'a, 'b> {
     /// Nodes of the input that are not being deleted.

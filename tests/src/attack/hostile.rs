@@ -31,7 +31,6 @@ use tower::{Service, ServiceExt};
 use super::arguments::{number, word};
 use super::metrics;
 
-/// Kind of attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AttackKind {
     /// TLS without credentials: many streams on each connection, with messages that are announced

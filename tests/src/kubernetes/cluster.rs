@@ -278,7 +278,6 @@ fn is_global(kind: &str) -> bool {
     GLOBAL.contains(&kind)
 }
 
-/// Whether the Node is ready.
 #[must_use]
 pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());

@@ -66,9 +66,7 @@ pub struct Environment {
     pub ledger: LedgerClient,
     /// gRPC address of the server.
     pub grpc: String,
-    /// The server process.
     pub server: Process,
-    /// The agent process.
     pub agent: Process,
     /// The fake kubelets.
     pub kubelets: Arc<Kubelets>,

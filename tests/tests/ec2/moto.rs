@@ -144,7 +144,6 @@ macro_rules! runs {
 /// Name of a case, and how it runs.
 type Case = (&'static str, fn(&MotoServer) -> Run<'_>);
 
-/// The judged cases.
 const JUDGED: &[Case] = judged_cases!(runs);
 
 /// Cases of [`NOT_JUDGED`] that need no fault. moto fails them, else it could judge them.

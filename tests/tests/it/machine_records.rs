@@ -20,7 +20,6 @@ pub(crate) fn node(n: usize, machine: &cloud::Instance) -> v1::NodeRecord {
     }
 }
 
-/// Its NodeClaim.
 pub(crate) fn claim(n: usize, machine: &cloud::Instance) -> v1::NodeClaimRecord {
     v1::NodeClaimRecord {
         name: format!("m{n}"),

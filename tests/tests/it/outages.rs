@@ -44,7 +44,6 @@ impl Server {
         get(&self.http, "/metrics").lines().any(|found| found == line)
     }
 
-    /// The first problem.
     fn first_problem(&self) -> Value {
         json(&self.http, "/v1/problems")["problems"][0].clone()
     }

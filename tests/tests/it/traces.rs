@@ -31,7 +31,6 @@ fn spans_of_a_demo(seed: &str) -> Vec<ReceivedSpan> {
     collector.spans()
 }
 
-/// The spans of each trace.
 fn by_trace(spans: &[ReceivedSpan]) -> BTreeMap<&[u8], Vec<&ReceivedSpan>> {
     let mut traces: BTreeMap<&[u8], Vec<&ReceivedSpan>> = BTreeMap::new();
     for received in spans {

@@ -85,7 +85,6 @@ impl Files {
         ]
     }
 
-    /// The same with a certificate.
     pub(super) fn with_certificate(&self, file: &str) -> Vec<(&'static str, String)> {
         vec![
             ("FLEETWRIGHT_AGENT_SERVER_CA_FILE", self.text("ca.crt")),

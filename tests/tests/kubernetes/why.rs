@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Timeout of one command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A pod that has no place, and what the reason of its pool begins with and names.

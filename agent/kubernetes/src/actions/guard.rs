@@ -133,7 +133,6 @@ pub(crate) fn check_forced_deletion(
     })
 }
 
-/// Whether the Node is Ready.
 pub(crate) fn is_ready(node: &Value) -> bool {
     let conditions = list_at(node, "/status/conditions");
     conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")

@@ -16,7 +16,6 @@ use crate::timestamps::parse_millis;
 pub struct ParsedObject {
     /// Namespace; empty without one.
     pub namespace: String,
-    /// Name.
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,

@@ -58,7 +58,6 @@ impl JwksCache {
         }
     }
 
-    /// Records the result of a fetch.
     pub(super) fn record_fetch(&mut self, result: Result<JwkSet, KeySetError>, now: Instant) {
         match result {
             Ok(keys) => (self.keys, self.failed) = (Some((Arc::new(keys), now)), None),

@@ -192,7 +192,6 @@ impl Drop for Revoking {
     }
 }
 
-/// Next frame of a response.
 async fn next<B>(answer: &mut Response<B>) -> Option<Frame<Bytes>>
 where
     B: http_body::Body<Data = Bytes> + Unpin,

@@ -18,7 +18,6 @@ use crate::template::PodTemplate;
 /// The input of one case.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// Pools and their catalogue.
     pub setup: PoolsAndCatalogue,
     /// Whether preferences are evaluated.
     pub preferences: PreferencePolicy,

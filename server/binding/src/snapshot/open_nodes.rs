@@ -12,7 +12,6 @@ use crate::tallies::{Domains, FewDomains, MAX_FEW_DOMAINS};
 pub(super) struct OpenNodes {
     /// All nodes, in the order of preference. Lists are of positions in it.
     order: Vec<u32>,
-    /// All positions.
     positions: Vec<u32>,
     /// By topology key, the positions of the nodes of each domain.
     by_domain: FxHashMap<usize, Vec<Vec<u32>>>,

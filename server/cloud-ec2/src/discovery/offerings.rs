@@ -26,7 +26,6 @@ pub(super) fn zone_ids(described: &[AvailabilityZone], left_out: &mut Vec<LeftOu
     ids
 }
 
-/// The zones that offer each type.
 pub(super) fn offered_zones(offerings: &[InstanceTypeOffering], left_out: &mut Vec<LeftOut>) -> OfferedZones {
     let mut offered = OfferedZones::new();
     for offering in offerings {

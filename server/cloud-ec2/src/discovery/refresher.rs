@@ -20,9 +20,7 @@ use crate::slot::{Slot, spread};
 pub struct Intervals {
     /// Instance types and zones.
     pub instance_types: Option<Duration>,
-    /// On-demand prices.
     pub on_demand_prices: Option<Duration>,
-    /// Spot prices.
     pub spot_prices: Option<Duration>,
 }
 

@@ -22,7 +22,6 @@ struct Existing {
     rules: Vec<Option<ExistingRule>>,
 }
 
-/// A queue that exists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ExistingQueue {
     arn: String,
@@ -41,7 +40,6 @@ impl ExistingQueue {
     }
 }
 
-/// A rule that exists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ExistingRule {
     description: String,
@@ -72,12 +70,7 @@ pub enum Change {
         from: Option<String>,
     },
     /// Creates a rule, or changes its pattern or state.
-    PutRule {
-        /// The rule.
-        rule: RuleTemplate,
-        /// Whether it exists.
-        exists: bool,
-    },
+    PutRule { rule: RuleTemplate, exists: bool },
     /// Makes the queue a target of a rule.
     PutTarget {
         /// Name of the rule.

@@ -3,7 +3,6 @@
 use aws_sdk_eks::types::{AuthenticationMode, Cluster};
 use model::Text;
 
-/// An EKS cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EksCluster {
     /// Addresses of Services: IPv4 if there are some, else IPv6.
@@ -23,7 +22,6 @@ pub(super) enum AccessEntry {
     Missing(Text),
 }
 
-/// The cluster as EKS describes it.
 pub(super) fn read(described: &Cluster) -> EksCluster {
     let network = described.kubernetes_network_config();
     let ipv4 = network.and_then(|network| network.service_ipv4_cidr());

@@ -56,7 +56,6 @@ impl fmt::Display for Filters {
 
 /// Names of the filters of a resource.
 pub(super) struct FilterNames {
-    /// By id.
     pub(super) id: &'static str,
     /// By name, if the resource has one.
     pub(super) name: Option<&'static str>,

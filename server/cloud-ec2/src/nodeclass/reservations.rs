@@ -20,7 +20,6 @@ pub(super) const CAPACITY_BLOCK: &str = "capacity-block";
 pub(super) enum ReservationRequest {
     /// By id. One call for each: a call for several ids fails when one of them does not exist.
     Id(Text),
-    /// By filters.
     Filters(Filters),
 }
 

@@ -40,7 +40,6 @@ const MAX_NAME: usize = 64;
 /// Place of the cluster's name in an ARN of the settings.
 const PLACEHOLDER: &str = "{cluster}";
 
-/// A role, and how it is assumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AssumedRole {
     arn: String,

@@ -32,21 +32,14 @@ pub enum UserDataError {
     /// A value that the node would refuse.
     #[error("{field}: found {found:?}, allowed: {allowed}")]
     Invalid {
-        /// The field.
         field: String,
         /// Its value, or the kind of its value.
         found: String,
-        /// What is allowed there.
         allowed: &'static str,
     },
     /// A field that the family cannot express.
     #[error("{field} is not supported by the family {family}: remove it, or choose another spec.amiFamily")]
-    UnsupportedField {
-        /// The field.
-        field: &'static str,
-        /// The family.
-        family: &'static str,
-    },
+    UnsupportedField { field: &'static str, family: &'static str },
     /// `spec.userData` cannot be read in the format of its family.
     #[error("spec.userData is not valid {format}: {problem}")]
     Malformed {

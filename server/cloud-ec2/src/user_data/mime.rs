@@ -4,7 +4,6 @@ mod parse;
 
 pub(super) use parse::{is_document, parse};
 
-/// One part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
     /// Header lines without the last line feed; empty when the part has none.

@@ -61,7 +61,6 @@ impl Endpoint {
         format!("http://{}", self.address)
     }
 
-    /// Calls so far.
     pub(crate) fn calls(&self) -> Vec<Call> {
         self.ec2.calls()
     }

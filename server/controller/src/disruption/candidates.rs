@@ -63,7 +63,6 @@ pub(crate) struct Candidates<'v> {
     pools: BTreeMap<&'v PoolName, PoolNodes>,
     /// Replacements of each NodePool that are under way or have led to a removal.
     begun: BTreeMap<&'v PoolName, Vec<Replacement>>,
-    /// The budget of the cluster.
     cluster_limit: Option<BudgetLimit>,
 }
 

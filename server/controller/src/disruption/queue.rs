@@ -56,7 +56,6 @@ impl DecisionQueue {
         self.recent.iter()
     }
 
-    /// The id of the last decision.
     pub fn last_id(&self) -> Option<DecisionId> {
         self.recent.front().map(|decision| decision.id)
     }

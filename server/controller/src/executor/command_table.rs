@@ -22,7 +22,6 @@ pub(crate) struct CommandTable {
 }
 
 impl CommandTable {
-    /// Adds a command.
     pub fn add(&mut self, id: CommandId, entry: InFlight) {
         self.due_times.extend(entry.next_due().map(|at| (at, id)));
         self.instructions.extend(instruction_of(&entry).map(|instruction| (instruction, id)));

@@ -326,7 +326,6 @@ impl ClusterController {
         self.provisioner.replan_for_changed_limits(now);
     }
 
-    /// View of the guardrails.
     pub(crate) fn guardrails_view(&self, guardrails: &super::Guardrails, settings: &Settings) -> GuardrailsView {
         let suspicion = self.gc.suspicion();
         let suspicion = suspicion.map(|suspicion| (Text::from(suspicion.loss.to_string()), suspicion.since));

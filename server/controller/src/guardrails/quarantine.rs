@@ -55,7 +55,6 @@ const RECOVERY_CHECK_DELAY: Millis = Millis::from_secs(1);
 /// A loss that is not accepted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuspectedLoss {
-    /// What is missing.
     pub what: MissingObjects,
     /// The largest lost percentage of a kind other than NodePools, rounded down.
     pub percent: usize,
@@ -308,7 +307,6 @@ impl Quarantine {
         self.reported.claims().all(|claim| claim.deleting || self.reported.pool(&claim.pool).is_some())
     }
 
-    /// The reported state.
     #[must_use]
     pub fn reported(&self) -> &ClusterState {
         &self.reported

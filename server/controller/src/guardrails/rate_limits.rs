@@ -25,7 +25,6 @@ pub enum RateLimitKind {
 /// What a limit covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LimitScope {
-    /// One cluster.
     Cluster(ClusterName),
     /// All clusters of all replicas.
     Fleet,
@@ -50,11 +49,9 @@ pub enum Limit {
 /// A rate limit that admits no further machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExceededLimit {
-    /// What is limited.
     pub counted: RateLimitKind,
     /// Where.
     pub scope: LimitScope,
-    /// The limit.
     pub limit: Limit,
     /// Length of the window, in minutes.
     pub window_minutes: i64,
@@ -63,7 +60,6 @@ pub struct ExceededLimit {
 /// An exceeded limit, and when capacity under it returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitBlock {
-    /// The limit.
     pub limit: ExceededLimit,
     /// When the oldest event leaves the window.
     pub until: Timestamp,

@@ -58,7 +58,6 @@ pub enum NodeState {
 /// Known facts about one machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineFacts {
-    /// State of its Node.
     pub node: NodeState,
     /// Last known number of bound pods, without DaemonSet pods.
     pub pods: usize,
@@ -175,7 +174,6 @@ fn block_until(refusal: RemovalRefusal, until: Timestamp) -> GateDecision {
     GateDecision::Block { refusal, until: Some(until) }
 }
 
-/// A removal that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldRemoval {
     /// Time of the first evaluation that held it.

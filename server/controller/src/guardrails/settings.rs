@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use super::Mode;
 use model::{ClusterName, MicroUsd, Millis};
 
-/// All guardrail settings.
 #[derive(Debug, Clone)]
 pub struct GuardrailSettings {
     /// Mode of the fleet.
@@ -15,7 +14,6 @@ pub struct GuardrailSettings {
     pub shadow: BTreeSet<ClusterName>,
     /// Which snapshots are accepted.
     pub quarantine: QuarantineRule,
-    /// Rate limits on launches.
     pub launches: RateLimitRule,
     /// Rate limits on voluntary removals.
     pub removals: RateLimitRule,

@@ -56,7 +56,6 @@ pub struct HoldCounts {
 /// A live hold, as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapacityHold {
-    /// Its id.
     pub id: HoldId,
     /// What it promises.
     pub kind: HoldKind,

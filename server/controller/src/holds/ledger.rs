@@ -26,7 +26,6 @@ pub(crate) struct Holds {
     checked: Option<(u64, Timestamp)>,
 }
 
-/// One hold.
 #[derive(Debug)]
 pub(crate) struct KnownHold {
     pub hold: CapacityHold,
@@ -194,7 +193,6 @@ impl Holds {
         }
     }
 
-    /// Ends a hold.
     pub fn end(&mut self, id: &HoldId, end: HoldEnd, why: impl Into<Text>) {
         if let Some(one) = self.get_mut(id) {
             one.hold.status = HoldStatus { end: Some(end), message: why.into(), ..HoldStatus::default() };
@@ -214,7 +212,6 @@ impl Holds {
         Some(one.written.clone())
     }
 
-    /// A decision is durable.
     pub fn record_durable(&mut self, decision: DecisionId) {
         let written = self.known.values_mut().filter(|one| one.recording == Some(decision));
         written.for_each(|one| one.recording = None);

@@ -22,7 +22,6 @@ const RETRY: Millis = Millis::from_secs(1);
 enum Refusal {
     /// It may be later.
     Later(String, Millis),
-    /// It never is.
     Never(String),
 }
 

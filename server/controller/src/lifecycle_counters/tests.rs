@@ -100,7 +100,6 @@ fn launches_that_the_cloud_refused_are_counted_by_zone_and_code() {
     assert_eq!(counter.counters().launch_failures, BTreeMap::from(expected));
 }
 
-/// A decision of disruption.
 fn decision(id: u64, reason: MethodReason, removals: &[&str], replaced: &[(&str, DisruptionReason)]) -> Decision {
     let removal = |claim: &&str| Removal { claim: text(claim), node: text("n"), reason: text("") };
     let begun = |(claim, reason): &(&str, DisruptionReason)| RecordedReplacement {

@@ -11,7 +11,6 @@ const KEPT: usize = 500;
 /// A node that went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedNode {
-    /// Its name.
     pub node: NodeName,
     /// Its NodeClaim.
     pub claim: ClaimName,

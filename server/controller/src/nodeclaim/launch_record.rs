@@ -36,12 +36,10 @@ pub enum LaunchState {
     },
 }
 
-/// A launch as decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecidedLaunch {
     /// The exact orders, with the launch of the latest attempt.
     pub machine: PlannedMachine,
-    /// Id of the decision.
     pub decision: DecisionId,
     /// When it was decided.
     pub at: Timestamp,

@@ -15,7 +15,6 @@ pub struct Listing {
     pub instances: Vec<ListedInstance>,
 }
 
-/// An instance of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedInstance {
     /// Provider id, as in `spec.providerID` of its Node.

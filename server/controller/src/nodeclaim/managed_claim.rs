@@ -56,10 +56,8 @@ pub(crate) struct LostNode {
     pub name: NodeName,
 }
 
-/// A launched instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchedInstance {
-    /// Name of the instance type.
     pub instance_type: InstanceTypeName,
     /// Name of the zone.
     pub zone: Zone,

@@ -13,7 +13,6 @@ pub(crate) enum TerminationReason {
     Decided {
         /// The reason, a sentence.
         why: Text,
-        /// The decision.
         decision: DecisionId,
     },
     /// Its NodeClaim or Node was deleted in the cluster.
@@ -51,7 +50,6 @@ pub(crate) enum TerminationReason {
         /// Why, as the drain annotation of its Node says, with the decision; empty when unknown.
         why: Text,
     },
-    /// Its instance is gone.
     InstanceGone,
 }
 

@@ -80,9 +80,7 @@ struct RegistrationProgress {
 enum NominableShare {
     /// All of them.
     All,
-    /// Some of them.
     Some,
-    /// None of them.
     None,
 }
 
@@ -109,7 +107,6 @@ enum RegistrationStep {
     /// Nodes of this kind are registered next, once their nominations are stable; the others wait
     /// until then at the latest.
     Register(NominableShare, Timestamp),
-    /// All of them are registered.
     RegisterAll,
 }
 

@@ -33,7 +33,6 @@ pub(super) struct PendingPlan {
     since: Timestamp,
     /// When the batch window of its pods was opened.
     opened: Option<Timestamp>,
-    /// When it was due.
     due: Timestamp,
     /// Version of the cluster state in the request.
     version: u64,

@@ -20,7 +20,6 @@ use verifier::Violation;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlanNumber(pub u64);
 
-/// A requested plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanRequest {
     /// Correlates the answer.
@@ -100,9 +99,7 @@ pub type DisruptionOutcome = Result<DisruptionPlan, PlanError>;
 /// What a planner computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Planned {
-    /// A plan of the pods, with its report.
     Pods(Box<(Plan, PlanReport)>),
-    /// A plan of disruption.
     Disruption(Box<DisruptionPlan>),
 }
 
@@ -117,7 +114,6 @@ pub struct PlanAnswer {
     pub used: Duration,
 }
 
-/// Plans the pods of an input.
 pub type PodPlanner = Box<dyn FnMut(&PlanningInput) -> PlanOutcome + Send>;
 
 /// Plans disruption.
@@ -126,9 +122,7 @@ pub type DisruptionPlanner = Box<dyn FnMut(&PlanningInput, &DisruptionRequest) -
 /// Computes plans, one after another. It may cache what it compiled for the next input, which
 /// changes the running time and never the result. An error rejects the whole plan with a reason.
 pub struct Planner {
-    /// For pods.
     pub pods: PodPlanner,
-    /// For disruption.
     pub disruption: DisruptionPlanner,
 }
 

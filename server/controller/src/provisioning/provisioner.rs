@@ -350,7 +350,6 @@ impl Provisioner {
         plan.into_iter().chain(search).chain(self.next_hold_expiry).min()
     }
 
-    /// The number of the plan in progress.
     pub fn plan_in_progress(&self) -> Option<PlanNumber> {
         self.pending_plan.as_ref().map(|(number, _)| *number)
     }

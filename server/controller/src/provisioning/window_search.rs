@@ -29,7 +29,6 @@ pub(super) struct WindowSearch {
     attempted_for: Option<Timestamp>,
     /// The search in progress.
     requested: Option<PlanNumber>,
-    /// What it found.
     found: Option<PlanAnswer>,
 }
 

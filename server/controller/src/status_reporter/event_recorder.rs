@@ -30,7 +30,6 @@ pub(super) struct EventRecorder {
     recent: BTreeMap<(ObjectRef, EventReason, Text), Timestamp>,
     /// When the full burst is available again.
     burst_restored_at: Timestamp,
-    /// The same, of each reason.
     of_reasons: BTreeMap<EventReason, Timestamp>,
     /// When series that have ended were dropped.
     cleaned_at: Timestamp,

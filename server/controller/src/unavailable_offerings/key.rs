@@ -11,7 +11,6 @@ pub struct Offering {
     pub zone: Zone,
     /// Id of the zone, the same in all accounts; `None` when the catalogue does not say it.
     pub zone_id: Option<Text>,
-    /// Capacity type.
     pub capacity_type: CapacityType,
 }
 
@@ -95,7 +94,6 @@ pub enum ProbeAnswer {
 /// What became of a launch in one offering.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferingOutcome {
-    /// The offering.
     pub offering: Offering,
     /// How many instances were asked for.
     pub asked: u32,

@@ -24,7 +24,6 @@ use super::blocked::{Blocked, Launch};
 pub(super) struct Trial<'t, 'i> {
     /// Snapshot of the finished plan.
     pub(super) snapshot: &'t PlanSnapshot<'i>,
-    /// Requirements of the pod.
     pub(super) pod_reqs: &'t PodRequirements<'t>,
     /// Topology rules of the pod.
     pub(super) topology: &'t Topology,

@@ -42,7 +42,6 @@ pub struct FilterStep {
 /// Report about one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeReport {
-    /// Name of the node.
     pub node: NodeName,
     /// The first launch option; `None` for existing nodes.
     pub machine: Option<MachineOption>,

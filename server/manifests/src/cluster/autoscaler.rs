@@ -11,7 +11,6 @@ use crate::inventory::Object;
 pub struct PodAutoscaler {
     /// Its namespace, which is also that of its target.
     pub namespace: Text,
-    /// Its name.
     pub name: Text,
     /// `spec.scaleTargetRef.kind`.
     pub target_kind: Text,

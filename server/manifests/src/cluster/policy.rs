@@ -23,7 +23,6 @@ impl fmt::Display for Amount {
     }
 }
 
-/// The threshold of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BudgetThreshold {
     /// `maxUnavailable`.

@@ -60,7 +60,6 @@ pub struct Workload {
     pub first_ordinal: i64,
 }
 
-/// Progress of a Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobProgress {
     /// `spec.completions`.

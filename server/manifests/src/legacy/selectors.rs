@@ -23,7 +23,6 @@ pub(super) struct Selector {
     pub(super) example: &'static str,
 }
 
-/// Selector of subnets.
 pub(super) const SUBNETS: Selector =
     Selector { old: "subnetSelector", new: "subnetSelectorTerms", example: "subnet-0123456789abcdef0" };
 /// Selector of security groups.

@@ -6,7 +6,6 @@ use model::Text;
 use crate::cluster::storage::ClaimSpec;
 use crate::{Cursor, syntax};
 
-/// A volume of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PodVolume {
     /// A PersistentVolumeClaim by name.
@@ -15,7 +14,6 @@ pub enum PodVolume {
     Ephemeral {
         /// Name of the volume.
         volume: Text,
-        /// Spec of the claim.
         template: ClaimSpec,
     },
     /// An EBS volume by id.

@@ -50,7 +50,6 @@ pub trait CapacityProcess {
     fn take(&mut self, pool: usize, count: u32);
 }
 
-/// A process by its name.
 pub fn process(name: &str, seed: u64) -> Box<dyn CapacityProcess> {
     match name {
         "on-off" => Box::new(OnOff::new(seed)),

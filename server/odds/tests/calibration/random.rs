@@ -35,7 +35,6 @@ impl Random {
         self.unit() < probability
     }
 
-    /// Exponential with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }

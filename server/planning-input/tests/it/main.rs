@@ -54,7 +54,6 @@ pub fn captured(text: &str) -> Captured {
     captured_with(text, &Options::default())
 }
 
-/// The same with these options.
 pub fn captured_with(text: &str, options: &Options) -> Captured {
     let sources = [Source { name: "pool.yaml".into(), bytes: POOL.as_bytes().to_vec() }, source(text)];
     match planning_input::read(&sources, options) {

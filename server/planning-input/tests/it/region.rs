@@ -66,7 +66,6 @@ fn annotations_take_precedence_over_flags() {
     assert_eq!(figures(POOL), (Some(32), Some(3), node_overhead));
 }
 
-/// The pool without its zone.
 fn pool_without_zone() -> String {
     let pool = POOL.replace("{key: topology.kubernetes.io/zone, operator: In, values: [us-east-1a]}", "");
     assert!(!pool.contains("us-east-1"), "{pool}");

@@ -135,7 +135,6 @@ pub fn prepared(name: &str, input: PlanningInput) -> PreparedCluster {
     PreparedCluster::new(name.into(), "111111111111".into(), input, None, &LaunchSettings::default())
 }
 
-/// Quotes with these odds.
 pub fn with_context<T>(odds: &CapacityOdds, quotes: impl FnOnce(&mut QuoteContext<'_>) -> T) -> T {
     let mut cache = CompileCache::default();
     let ready_time = |_: &InstanceTypeName, _: CapacityType| READY;

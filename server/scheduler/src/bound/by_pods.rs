@@ -120,7 +120,6 @@ impl<'a> ExclusiveSets<'a> {
     }
 }
 
-/// Pods of each row.
 fn pods_by_row<'a>(
     input: &'a PlanningInput,
     demand: &Demand<'_>,

@@ -16,7 +16,6 @@ pub(super) struct NodeConstraints<'a> {
     tolerations: &'a [Toleration],
 }
 
-/// An instance type in a pool.
 #[derive(Clone, Copy)]
 pub(super) struct PoolInstanceType<'a> {
     pub(super) policy: &'a Policy,

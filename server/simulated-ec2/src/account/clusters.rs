@@ -36,7 +36,6 @@ pub(crate) fn describe(settings: &AccountSettings, name: &str) -> Result<Value, 
     } }))
 }
 
-/// ListAccessEntries.
 pub(crate) fn list_access_entries(
     settings: &AccountSettings,
     name: &str,
@@ -50,7 +49,6 @@ pub(crate) fn list_access_entries(
     Ok(json!({ "accessEntries": page, "nextToken": token }))
 }
 
-/// DescribeAccessEntry.
 pub(crate) fn describe_access_entry(
     settings: &AccountSettings,
     name: &str,

@@ -10,12 +10,10 @@ use crate::query::parameters::Parameters;
 use crate::settings::{AccountSettings, Role, Tags};
 use crate::value::{Fields, Node};
 
-/// An instance profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceProfile {
     /// Path, such as `/`.
     pub path: String,
-    /// Tags.
     pub tags: Tags,
     /// Name of its role.
     pub role: Option<String>,

@@ -141,12 +141,10 @@ impl LaunchTemplates {
         Ok(Fields::new().maybe("launchTemplate", removed.as_ref().map(shown)))
     }
 
-    /// The template of this name.
     pub(crate) fn named(&self, name: &str) -> Option<&LaunchTemplate> {
         self.by_name.get(name)
     }
 
-    /// The template with this id.
     pub(crate) fn by_id(&self, id: &str) -> Option<&LaunchTemplate> {
         self.by_name.values().find(|template| template.id == id)
     }

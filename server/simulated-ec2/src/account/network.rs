@@ -14,7 +14,6 @@ const GROUP_FILTERS: [&str; 3] = ["group-id", "group-name", "vpc-id"];
 const ZONE_FILTERS: [&str; 7] =
     ["group-name", "opt-in-status", "region-name", "state", "zone-id", "zone-name", "zone-type"];
 
-/// DescribeSubnets.
 pub(crate) fn describe_subnets(region: &Region, addresses: &Addresses, call: &Context<'_>) -> Result<Fields, ApiError> {
     let filters = Filters::read(call.parameters, &SUBNET_FILTERS, true)?;
     let ids = call.parameters.list("SubnetId");
@@ -50,7 +49,6 @@ pub(crate) fn describe_subnets(region: &Region, addresses: &Addresses, call: &Co
     Ok(Fields::new().list("subnetSet", page.into_iter().map(shown)).maybe("nextToken", token))
 }
 
-/// DescribeSecurityGroups.
 pub(crate) fn describe_security_groups(region: &Region, call: &Context<'_>) -> Result<Fields, ApiError> {
     let filters = Filters::read(call.parameters, &GROUP_FILTERS, true)?;
     let (ids, names) = (call.parameters.list("GroupId"), call.parameters.list("GroupName"));

@@ -14,7 +14,6 @@ const PAGE: usize = 100;
 const ON_DEMAND: &str = "JRTCKXETXF";
 const HOURLY: &str = "6YS6EN2CT7";
 
-/// GetProducts.
 pub(crate) fn get_products(region: &Region, body: &Value, limit: Option<usize>) -> Result<Value, ApiError> {
     if body["ServiceCode"].as_str() != Some("AmazonEC2") {
         return Err(ApiError::new("NotFoundException", "The simulation has the prices of AmazonEC2 only"));

@@ -20,12 +20,10 @@ const RELEASES: [(&str, &str, &str, &str); 3] = [
 /// Account of Amazon's EKS images.
 const AMAZON: &str = "602401143452";
 
-/// An image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     /// Image id.
     pub id: String,
-    /// Name.
     pub name: String,
     /// Account id of the owner.
     pub owner: String,
@@ -39,7 +37,6 @@ pub struct Image {
     pub deprecated: Option<String>,
     /// State, such as `available`.
     pub state: String,
-    /// Tags.
     pub tags: Tags,
 }
 

@@ -82,7 +82,6 @@ impl Setup {
         Self::disrupted_without(None, seed, faults)
     }
 
-    /// The same without a guard.
     fn disrupted_without(off: Option<Guard>, seed: u64, faults: Vec<TimedFault>) -> Self {
         let rng = SeededRng::new(seed).child("disruption");
         let drawn = |name: &str| Permission::BY_SEED[usize::try_from(rng.child(name).value() % 5).unwrap_or(0)];

@@ -107,7 +107,6 @@ pub(super) enum ProcessMessage {
     ListInstances,
     /// The cloud has events.
     PollCloud,
-    /// Freezes have changed.
     FreezesChanged,
     /// The operator has released the cluster's quarantine.
     QuarantineReleased {
@@ -115,7 +114,6 @@ pub(super) enum ProcessMessage {
     },
 }
 
-/// A message to an agent.
 #[derive(Debug)]
 pub(super) enum AgentMessage {
     Connect,

@@ -35,74 +35,162 @@ impl ListGap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// A server process is killed after this many more steps and restarts later.
-    Kill { process: usize, after_steps: u32, away_ms: i64 },
+    Kill {
+        process: usize,
+        after_steps: u32,
+        away_ms: i64,
+    },
     /// A server process is paused after this many more steps and resumes without noticing.
-    Pause { process: usize, after_steps: u32, for_ms: i64 },
+    Pause {
+        process: usize,
+        after_steps: u32,
+        for_ms: i64,
+    },
     /// The clock of a server's host is set.
-    SetClock { process: usize, by_ms: i64 },
+    SetClock {
+        process: usize,
+        by_ms: i64,
+    },
     /// The clock of an agent's host is set.
-    SetAgentClock { cluster: usize, by_ms: i64 },
+    SetAgentClock {
+        cluster: usize,
+        by_ms: i64,
+    },
     /// A connection is cut with everything in flight, and cannot be opened again for a while.
-    Cut { cluster: usize, for_ms: i64 },
+    Cut {
+        cluster: usize,
+        for_ms: i64,
+    },
     /// A connection delays all messages for a while, then delivers them.
-    Stall { cluster: usize, for_ms: i64 },
+    Stall {
+        cluster: usize,
+        for_ms: i64,
+    },
     /// An agent restarts with only what is stored in its cluster.
-    RestartAgent { cluster: usize, away_ms: i64 },
+    RestartAgent {
+        cluster: usize,
+        away_ms: i64,
+    },
     /// The store is unavailable.
-    StoreDown { for_ms: i64 },
+    StoreDown {
+        for_ms: i64,
+    },
     /// Some answers of the store are lost after the write took effect.
-    StoreAmbiguous { for_ms: i64, percent: u32 },
-    /// The store is slow.
-    StoreSlow { for_ms: i64, by_ms: i64 },
+    StoreAmbiguous {
+        for_ms: i64,
+        percent: u32,
+    },
+    StoreSlow {
+        for_ms: i64,
+        by_ms: i64,
+    },
     /// Some answers of the cloud are lost, before or after the call took effect.
-    CloudLost { for_ms: i64, percent: u32 },
+    CloudLost {
+        for_ms: i64,
+        percent: u32,
+    },
     /// The cloud throttles calls.
-    CloudThrottles { for_ms: i64 },
+    CloudThrottles {
+        for_ms: i64,
+    },
     /// The cloud's listing is stale.
-    StaleLists { for_ms: i64, by_ms: i64 },
+    StaleLists {
+        for_ms: i64,
+        by_ms: i64,
+    },
     /// The cloud's listing fails halfway.
-    PartialLists { for_ms: i64 },
+    PartialLists {
+        for_ms: i64,
+    },
     /// The cloud's listing claims to be complete and lacks a share of all instances, as when tags
     /// were removed.
-    IncompleteLists { for_ms: i64, percent: u32 },
+    IncompleteLists {
+        for_ms: i64,
+        percent: u32,
+    },
     /// The kubelets of a cluster are partitioned: its Nodes are not ready, and its pods run on.
-    Partition { cluster: usize, for_ms: i64 },
+    Partition {
+        cluster: usize,
+        for_ms: i64,
+    },
     /// The cloud refuses every launch for lack of permission.
-    LaunchesRefused { for_ms: i64 },
+    LaunchesRefused {
+        for_ms: i64,
+    },
     /// The cloud has no capacity.
-    NoCapacity { for_ms: i64 },
+    NoCapacity {
+        for_ms: i64,
+    },
     /// The cloud has no capacity in one zone.
-    ZoneEmpty { zone: usize, for_ms: i64 },
+    ZoneEmpty {
+        zone: usize,
+        for_ms: i64,
+    },
     /// Instances boot, but their Nodes never join.
-    NodesNeverJoin { cluster: usize, for_ms: i64 },
+    NodesNeverJoin {
+        cluster: usize,
+        for_ms: i64,
+    },
     /// A NodeClaim is deleted after its finalizers were removed.
-    ClaimRemoved { cluster: usize },
+    ClaimRemoved {
+        cluster: usize,
+    },
     /// The agent's snapshots lack pods, nodes and NodeClaims.
-    EmptySnapshot { cluster: usize, for_ms: i64 },
+    EmptySnapshot {
+        cluster: usize,
+        for_ms: i64,
+    },
     /// Plans for a cluster take longer, as if the planning threads starved.
-    SlowPlans { cluster: usize, for_ms: i64, by_ms: i64 },
+    SlowPlans {
+        cluster: usize,
+        for_ms: i64,
+        by_ms: i64,
+    },
     /// The agent's watch restarts with a list that lacks objects: the agent reports them deleted,
     /// and created again when a complete list follows.
-    Relist { cluster: usize, gap: ListGap, for_ms: i64 },
+    Relist {
+        cluster: usize,
+        gap: ListGap,
+        for_ms: i64,
+    },
     /// The store has lost all data.
     StoreWiped,
     /// An operator freezes the fleet and thaws it later.
-    Freeze { for_ms: i64 },
+    Freeze {
+        for_ms: i64,
+    },
     /// The cloud announces or reports that an instance of a cluster ends or fails.
-    Interrupt { cluster: usize, kind: InterruptionKind },
+    Interrupt {
+        cluster: usize,
+        kind: InterruptionKind,
+    },
     /// An instance of a cluster terminates by itself.
-    InstanceDies { cluster: usize },
+    InstanceDies {
+        cluster: usize,
+    },
     /// A user changes the templates of a cluster's NodePools.
-    TemplateChanged { cluster: usize },
+    TemplateChanged {
+        cluster: usize,
+    },
     /// A user changes the templates, and the lifetime of one of the NodeClaims that drift ends at the same time.
-    ExpiresDrifted { cluster: usize },
+    ExpiresDrifted {
+        cluster: usize,
+    },
     /// The newest instance of a cluster terminates when the next voluntary drain begins: its replacement fails after
     /// the drain was decided.
-    ReplacementDies { cluster: usize },
+    ReplacementDies {
+        cluster: usize,
+    },
     /// The agent of a cluster is disconnected when its next machine is launched.
-    CutAtLaunch { cluster: usize, for_ms: i64 },
+    CutAtLaunch {
+        cluster: usize,
+        for_ms: i64,
+    },
     /// A server process dies after the decision for its next launch is durable, before it calls the launch.
-    KillAtLaunch { process: usize, away_ms: i64 },
+    KillAtLaunch {
+        process: usize,
+        away_ms: i64,
+    },
 }
 
 impl Fault {

@@ -232,7 +232,6 @@ impl Simulation {
         }
     }
 
-    /// Whether an instance is being drained.
     fn is_being_drained(&self, cluster: &ClusterName, instance: &Text) -> bool {
         let cloud = self.events.environment.cloud();
         let Ok(known) = cloud.describe(instance) else { return false };
@@ -321,7 +320,6 @@ fn describe_action(what: &CloudAction) -> String {
     }
 }
 
-/// Violations in the ledger of a cluster.
 fn check_cluster_ledger(sim_cluster: &mut SimCluster) -> Vec<Violation> {
     let spread = sim_cluster.check_spread();
     let cluster = &sim_cluster.name;

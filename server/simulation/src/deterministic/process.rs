@@ -159,7 +159,6 @@ pub(super) struct Server {
     synced_until: Option<Timestamp>,
     /// Launch commands in flight.
     launches: BTreeSet<(ClusterName, CommandId)>,
-    /// Rule of its circuit breaker.
     circuit_breaker: CircuitBreakerRule,
     /// It ignores changed freezes (guard `freezes` off).
     ignores_freezes: bool,
@@ -314,7 +313,6 @@ impl Server {
         })
     }
 
-    /// Applies the outputs of a session.
     fn apply_session_outputs(
         &mut self,
         cluster: &ClusterName,

@@ -57,7 +57,6 @@ impl Summary {
     }
 }
 
-/// Runs one seed.
 pub fn run_one(seed: u64, off: Option<Guard>, trace: bool) -> Report {
     Simulation::new(Setup::by_seed(seed, off), trace).run()
 }

@@ -338,7 +338,6 @@ impl SimCluster {
         }
     }
 
-    /// The objects of a kind.
     fn objects(&self, kind: ListGap) -> Vec<(Key, Record)> {
         let record = |key: Key, object: Object| encode::object(&self.cluster, &object).map(|seen| (key, seen));
         let (pods, nodes, claims) = (self.cluster.pods(), self.cluster.nodes(), self.cluster.claims());
@@ -552,7 +551,6 @@ impl SimCluster {
     }
 }
 
-/// The list gap kind of an object.
 fn kind_of(object: &Object) -> Option<ListGap> {
     match object {
         Object::Pod(pod) if pod.daemon.is_none() => Some(ListGap::Workloads),

@@ -303,7 +303,6 @@ impl Clients {
     }
 }
 
-/// Holds as one server lists them.
 pub(super) async fn list(server: &Channel) -> Result<Vec<v1::Hold>, Status> {
     let mut fleet = FleetServiceClient::new(server.clone());
     let (mut holds, mut page_token) = (Vec::new(), String::new());

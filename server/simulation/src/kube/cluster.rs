@@ -105,7 +105,6 @@ pub struct SimulatedCluster {
 /// A scheduled event inside the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum ClusterEvent {
-    /// The Node of a NodeClaim joins.
     JoinNode(ClaimName),
     /// A node becomes ready.
     NodeReady(NodeName),

@@ -56,7 +56,6 @@ impl Balancer {
         Ok(Self { address, shared, _accepting: AbortOnDropHandle::new(accepting) })
     }
 
-    /// Adds a replica.
     pub(super) fn add(&self, replica: SocketAddr) {
         self.shared.state().replicas.push(replica);
     }

@@ -42,7 +42,6 @@ pub enum Disturbances {
     All,
 }
 
-/// An external server.
 #[derive(Debug, Clone)]
 pub struct ExternalServer {
     /// gRPC address, as `http://host:port`.

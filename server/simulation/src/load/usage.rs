@@ -100,7 +100,6 @@ pub(super) struct UsageSample {
 /// The difference between two samples.
 #[derive(Debug, Default)]
 pub struct Interval {
-    /// Duration.
     pub lasted: Duration,
     /// From the end of a batch window to the decision.
     pub decided: Percentiles,

@@ -31,7 +31,6 @@ pub struct Latency {
     pub answer_ms: (i64, i64),
 }
 
-/// The service.
 #[derive(Debug)]
 pub(super) struct Service {
     shared: Arc<Shared>,

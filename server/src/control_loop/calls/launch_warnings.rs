@@ -58,7 +58,6 @@ impl LaunchWarnings {
     }
 }
 
-/// The error code of a failure.
 fn error_code(failure: &LaunchFailure) -> &str {
     match failure {
         LaunchFailure::InsufficientCapacity { .. } => "InsufficientCapacity",

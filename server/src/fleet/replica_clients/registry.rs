@@ -23,7 +23,6 @@ struct Known {
     failure: Option<String>,
 }
 
-/// The other replicas.
 #[derive(Clone)]
 pub(crate) struct ReplicaClients {
     known: Arc<Mutex<BTreeMap<Arc<str>, Known>>>,

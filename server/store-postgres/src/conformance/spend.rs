@@ -48,7 +48,6 @@ fn moved_by(decision: u64) -> Vec<MovedShare> {
     vec![MovedShare { decision, ppm: 500_000 }, MovedShare { decision: 1, ppm: 250_000 }]
 }
 
-/// A decision of this hour.
 fn saving(number: u64, hour: i64) -> SavingDecision {
     SavingDecision { number, at: Timestamp::from_millis(recently() + hour * HOUR_MS) }
 }

@@ -14,7 +14,6 @@ use store::StoreError;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Timeout of an attempt.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const CHECK_SERVER: &str = "check that PostgreSQL runs there, and the address in store.database-url (DATABASE_URL)";

@@ -75,7 +75,6 @@ pub(super) struct CompressedText {
 }
 
 impl CompressedText {
-    /// Number of its dictionary.
     pub(super) fn dictionary_number(&self) -> Option<i64> {
         self.sample.as_ref().map(|sample| sample.number)
     }

@@ -19,7 +19,6 @@ const COMMAND: &str = "change a hold";
 const READ: &str = "read holds";
 const WRITE: &str = "write a hold";
 
-/// Columns of a hold.
 struct HoldColumns {
     id: String,
     scope: String,

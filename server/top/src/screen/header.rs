@@ -18,7 +18,6 @@ const BAR_COLUMN: u16 = 56;
 /// Width of the bars of the header, at most.
 const BAR_WIDTH: u16 = 60;
 
-/// What clusters are, in sums.
 #[derive(Default)]
 struct ClusterSums {
     clusters: i64,

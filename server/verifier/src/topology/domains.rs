@@ -96,7 +96,6 @@ impl<'a> KeyDomains<'a> {
         domains
     }
 
-    /// The key.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key

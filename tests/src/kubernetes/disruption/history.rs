@@ -16,7 +16,6 @@ const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Label of a node whose initialization is complete (Karpenter).
 const INITIALIZED: &str = "karpenter.sh/initialized";
 
-/// A Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeState {
     /// Whether it carries the label of initialized nodes.
@@ -29,7 +28,6 @@ pub struct NodeState {
     pub allocatable: Amount,
 }
 
-/// A Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodState {
     /// Its label `app`: the Deployment.
@@ -40,16 +38,13 @@ pub struct PodState {
     pub is_ready: bool,
     /// Whether it is deleted and terminates.
     pub is_leaving: bool,
-    /// What it requests.
     pub requests: Amount,
 }
 
 /// An object after a change; `None` once it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
-    /// The Node.
     Node(Option<NodeState>),
-    /// The Pod.
     Pod(Option<PodState>),
 }
 

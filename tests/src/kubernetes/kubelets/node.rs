@@ -126,7 +126,6 @@ async fn become_ready(nodes: &Api<Node>, name: &str) -> bool {
     done(nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await)
 }
 
-/// Whether the lease is renewed.
 async fn renew_lease(leases: &Api<Lease>, name: &str) -> bool {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1",

@@ -8,7 +8,6 @@ use tokio::task::JoinHandle;
 /// Machines whose kubelets run, by Node name.
 pub(super) type RunningKubelets = Arc<Mutex<BTreeMap<String, RunningKubelet>>>;
 
-/// A running kubelet.
 #[derive(Debug)]
 pub(super) struct RunningKubelet {
     pub(super) task: JoinHandle<()>,

@@ -12,7 +12,6 @@ pub(super) type Parameters = BTreeMap<String, String>;
 /// A fleet that launched an instance, and its launch templates.
 #[derive(Debug)]
 pub(super) struct Launch {
-    /// Parameters of the fleet.
     pub(super) fleet: Parameters,
     pub(super) overrides: Vec<FleetOverride>,
     /// `LaunchTemplateData` of each template.

@@ -177,5 +177,4 @@ impl Cluster for FakeCluster {
     }
 }
 
-/// The name of the cluster.
 pub(super) const CLUSTER: &str = NAME;

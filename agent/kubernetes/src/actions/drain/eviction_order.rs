@@ -40,7 +40,6 @@ pub(crate) struct NodePod {
 /// The evictions and deletions at one time.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct DrainStep<'g> {
-    /// Pods to evict.
     pub(crate) evict: Vec<&'g NodePod>,
     /// Pods to delete, each with its grace period in seconds.
     pub(crate) delete: Vec<(&'g NodePod, i64)>,

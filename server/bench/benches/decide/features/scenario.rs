@@ -142,7 +142,6 @@ impl Scenario {
         })
     }
 
-    /// The planning input.
     pub fn input(&self) -> Result<PlanningInput> {
         let pods = self.alone.then(|| self.workloads.iter().flat_map(|workload| self.pods_of(workload)));
         let workloads = (!self.alone).then(|| self.workloads.iter().cloned());

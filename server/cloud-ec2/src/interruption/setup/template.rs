@@ -16,7 +16,6 @@ pub(super) const TARGET_ID: &str = "fleetwright";
 /// Seconds that a message is kept: an older notice is about an instance that has ended.
 const RETENTION: &str = "300";
 
-/// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleTemplate {
     /// Its name: that of the queue and of the kind of event.

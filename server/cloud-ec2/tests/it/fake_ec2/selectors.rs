@@ -78,7 +78,6 @@ pub(crate) struct Profile {
     pub(crate) tags: BTreeMap<String, String>,
 }
 
-/// What the account has.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     pub(crate) subnets: Vec<Resource>,
@@ -278,7 +277,6 @@ fn profile_call(account: &mut Account, action: &str, form: &Form) -> Answer {
     }
 }
 
-/// ARN of a role.
 pub(crate) fn role_arn(role: &str) -> String {
     format!("arn:aws:iam::{ACCOUNT}:role/{role}")
 }

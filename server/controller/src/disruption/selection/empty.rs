@@ -13,18 +13,15 @@ use model::{PoolName, Timestamp};
 /// The candidates without pods, by name of the Node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EmptyMachines {
-    /// The machines.
     pub machines: Vec<EmptyMachine>,
     /// Their NodePools.
     pub pools: BTreeMap<PoolName, PoolFacts>,
-    /// The budget of the cluster.
     pub cluster: Option<ClusterBudget>,
 }
 
 /// A candidate without pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmptyMachine {
-    /// The machine.
     pub machine: MachineNames,
     /// What protects it.
     pub protections: Protections,

@@ -45,7 +45,6 @@ pub(super) struct Evictions<'l> {
 }
 
 impl<'l> Evictions<'l> {
-    /// No evictions so far.
     pub fn none(limits: &'l EvictionLimits) -> Self {
         Self { limits, by_budget: BTreeMap::new(), evicted: BTreeMap::new() }
     }

@@ -8,14 +8,12 @@ use model::{Millis, Text, Timestamp};
 /// Machines that expire.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExpiringMachines {
-    /// The machines.
     pub machines: Vec<ExpiringMachine>,
 }
 
 /// A launched machine that stays so far, and what it expires by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiringMachine {
-    /// The machine.
     pub machine: MachineNames,
     /// `metadata.uid` of its NodeClaim, by which its part of the jitter is found.
     pub uid: Text,

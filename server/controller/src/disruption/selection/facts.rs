@@ -5,7 +5,6 @@ use model::disruption_policy::{DisruptionPolicy, DisruptionReason};
 use model::removal::DoNotDisrupt;
 use model::{ClaimName, NodeName, PoolName, Text, Timestamp};
 
-/// A machine by its names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct MachineNames {
     /// Its NodeClaim.
@@ -25,7 +24,6 @@ impl MachineNames {
 /// A machine that the cloud announced or recommends to leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnnouncedMachine {
-    /// The machine.
     pub machine: MachineNames,
     /// What the cloud says.
     pub why: Text,
@@ -34,7 +32,6 @@ pub struct AnnouncedMachine {
 /// What protects a machine from voluntary disruption: do-not-disrupt on its Node and on its pods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Protections {
-    /// That of the Node.
     pub node: Option<Protection>,
     /// Those of pods that have not ended and are not terminating.
     pub pods: Vec<Protection>,

@@ -18,16 +18,13 @@ pub struct OutgoingMachines {
     pub machines: Vec<OutgoingMachine>,
     /// Their NodePools.
     pub pools: BTreeMap<PoolName, OutgoingPool>,
-    /// The budget of the cluster.
     pub cluster: Option<ClusterBudget>,
-    /// What limits the evictions.
     pub limits: EvictionLimits,
 }
 
 /// A machine to replace and to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutgoingMachine {
-    /// The machine.
     pub machine: MachineNames,
     /// Since when there is a cause.
     pub since: Timestamp,

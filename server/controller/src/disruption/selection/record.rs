@@ -22,7 +22,6 @@ pub struct RemovalRecord {
 pub struct RemovalCheck {
     /// The facts.
     pub input: RemovalInput,
-    /// The removals.
     pub plan: RemovalPlan,
 }
 
@@ -38,7 +37,6 @@ impl RemovalCheck {
 /// What a method selected, and the removals that were decided.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RemovalAnswer {
-    /// The selection.
     pub selection: Selection,
     /// The NodeClaims of the removals that guardrails and the verifier left.
     pub removals: Vec<ClaimName>,

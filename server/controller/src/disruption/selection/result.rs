@@ -31,7 +31,6 @@ impl Selection {
 /// A machine to replace before it is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedReplacement {
-    /// Its removal.
     pub removal: Removal,
     /// Whether its pods are planned elsewhere now.
     pub moves_pods: bool,

@@ -43,7 +43,6 @@ pub struct SurplusPool {
 /// A machine of a static NodePool, with what it is missed by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankedMachine {
-    /// The machine.
     pub machine: MachineNames,
     /// Whether it has an instance.
     pub is_launched: bool,

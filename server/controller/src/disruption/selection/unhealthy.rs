@@ -30,7 +30,6 @@ pub struct UnhealthyPool {
 /// A machine whose Node has a condition that matches a repair policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnhealthyMachine {
-    /// The machine.
     pub machine: MachineNames,
     /// Its condition, as a sentence.
     pub why: Text,

@@ -10,7 +10,6 @@ use model::ClusterName;
 pub enum CountedKind {
     /// Managed machines that run.
     Machines,
-    /// Nodes.
     Nodes,
     /// NodeClaims.
     Claims,
@@ -37,14 +36,12 @@ impl fmt::Display for CountedKind {
 pub enum MissingObjects {
     /// Too large a share of a kind.
     Share {
-        /// The kind.
         kind: CountedKind,
         /// Number of missing objects.
         lost: usize,
         /// Number of objects before.
         of: usize,
     },
-    /// All Nodes and pods.
     NodesAndPods,
     /// All NodePools.
     Pools,
@@ -69,7 +66,6 @@ impl fmt::Display for MissingObjects {
 /// Where a loss was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossEvidence {
-    /// In a snapshot.
     Snapshot,
     /// In deletions without announcement.
     UnannouncedDeletions {
@@ -100,7 +96,6 @@ pub enum QuarantineRelease {
     Confirmed {
         /// Minimum time between the snapshots, in seconds.
         after_s: i64,
-        /// The second source.
         source: SecondSource,
     },
 }
@@ -108,11 +103,9 @@ pub enum QuarantineRelease {
 /// Why a cluster is in quarantine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuarantineReason {
-    /// The cluster.
     pub cluster: ClusterName,
     /// Where the loss was found.
     pub evidence: LossEvidence,
-    /// What is missing.
     pub what: MissingObjects,
     /// What ends the quarantine.
     pub release: QuarantineRelease,

@@ -50,7 +50,6 @@ pub enum RemovalRefusal {
         provider_id: ProviderId,
         /// The cluster that its tags should name.
         cluster: ClusterName,
-        /// UID of that cluster.
         cluster_uid: Text,
     },
 }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::api_error::ApiError;
 
-/// A message.
 #[derive(Debug, Clone)]
 pub(super) struct Message {
     pub(super) id: String,

@@ -11,11 +11,9 @@ const DAY: Millis = Millis::from_hours(24);
 /// Counters and names since the start, without DaemonSet pods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterLedger {
-    /// Pods created.
     pub pods_created: u64,
     /// Pods that started running.
     pub pods_ran: u64,
-    /// Pods evicted.
     pub(crate) pods_evicted: u64,
     /// When pods were evicted, oldest first, and the moves of each within the day before, this one included.
     pub(crate) moves: Vec<(Timestamp, usize)>,
@@ -24,7 +22,6 @@ pub struct ClusterLedger {
     pub(crate) budgets_violated: u64,
     /// When Nodes were tainted for their removal, by provider id.
     pub(crate) tainted: BTreeMap<ProviderId, Timestamp>,
-    /// Nodes that joined.
     pub(crate) nodes_joined: u64,
     /// Nodes that were removed.
     pub(crate) nodes_removed: u64,

@@ -39,7 +39,6 @@ impl Proxy {
         Self { url: proxy, armed }
     }
 
-    /// Disconnects at the next commit.
     pub(super) fn disconnect_at_next_commit(&self, cut: DisconnectAt) {
         self.armed.store(cut as u8, Ordering::SeqCst);
     }
