@@ -21,6 +21,7 @@ use crate::call_budget::{CallBudget, LocalBudget};
 use crate::clients::Connection;
 use crate::failure::{ASSUME_ROLE, CREATE_FLEET, Failure, TEMPLATE_NOT_FOUND};
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
+use crate::interruption::questions::NoticeQuestions;
 use crate::interruption::queue::Queue;
 use crate::interruption::setup::QueueSetup;
 use crate::interruption::{shown, status};
@@ -63,6 +64,7 @@ pub struct Ec2Cloud {
     watch: Mutex<InstanceWatcher>,
     pub(crate) launches: Arc<Launches>,
     node_classes: NodeClassResolver,
+    notice_questions: NoticeQuestions,
 }
 
 impl fmt::Debug for Ec2Cloud {
@@ -109,7 +111,15 @@ impl Ec2Cloud {
         let sessions = Arc::new(Sessions::new(connection, settings.roles.clone(), clock));
         let node_classes =
             NodeClassResolver::new(Arc::clone(&sessions), &settings.region, clock, Arc::clone(&launches));
-        Self { sessions, settings, clock, watch: Mutex::default(), launches, node_classes }
+        Self {
+            sessions,
+            settings,
+            clock,
+            watch: Mutex::default(),
+            launches,
+            node_classes,
+            notice_questions: NoticeQuestions::default(),
+        }
     }
 
     /// The queue of this name in the account and region.
@@ -144,6 +154,33 @@ impl Ec2Cloud {
     /// The current time.
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// What EC2 shows of these instances.
+    async fn find_notices(&self, asked: Vec<(Text, InterruptionKind)>) -> Result<Vec<Notice>, CloudError> {
+        let now = self.now();
+        let ids = || filter("instance-id", asked.iter().map(|(id, _)| id.to_string()));
+        let is_asked = |kind: InterruptionKind| asked.iter().any(|(_, one)| *one == kind);
+        let mut found = Vec::new();
+        let mut pages = self.client().describe_instances().filters(ids()).into_paginator().send();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| Failure::read(DESCRIBE, &error).of_call())?;
+            let instances = page.reservations().iter().flat_map(|reservation| reservation.instances());
+            found.extend(instances.flat_map(|instance| shown::of_instance(instance, now)));
+        }
+        if is_asked(InterruptionKind::SpotInterrupted) {
+            let mut pages = self.client().describe_spot_instance_requests().filters(ids()).into_paginator().send();
+            while let Some(page) = pages.next().await {
+                let page = page.map_err(|error| Failure::read(DESCRIBE_SPOT, &error).of_call())?;
+                found
+                    .extend(page.spot_instance_requests().iter().filter_map(|request| shown::of_request(request, now)));
+            }
+        }
+        if is_asked(InterruptionKind::ScheduledChange) {
+            let notices = self.status_notices().await?.into_iter();
+            found.extend(notices.filter(|notice| asked.iter().any(|(id, _)| *id == notice.instance)));
+        }
+        Ok(found)
     }
 
     fn watch(&self) -> MutexGuard<'_, InstanceWatcher> {
@@ -363,29 +400,7 @@ impl CloudProvider for Ec2Cloud {
     }
 
     async fn shown_notices(&self, asked: &[(Text, InterruptionKind)]) -> Result<Option<Vec<Notice>>, CloudError> {
-        let now = self.now();
-        let ids = || filter("instance-id", asked.iter().map(|(id, _)| id.to_string()));
-        let is_asked = |kind: InterruptionKind| asked.iter().any(|(_, one)| *one == kind);
-        let mut found = Vec::new();
-        let mut pages = self.client().describe_instances().filters(ids()).into_paginator().send();
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| Failure::read(DESCRIBE, &error).of_call())?;
-            let instances = page.reservations().iter().flat_map(|reservation| reservation.instances());
-            found.extend(instances.flat_map(|instance| shown::of_instance(instance, now)));
-        }
-        if is_asked(InterruptionKind::SpotInterrupted) {
-            let mut pages = self.client().describe_spot_instance_requests().filters(ids()).into_paginator().send();
-            while let Some(page) = pages.next().await {
-                let page = page.map_err(|error| Failure::read(DESCRIBE_SPOT, &error).of_call())?;
-                found
-                    .extend(page.spot_instance_requests().iter().filter_map(|request| shown::of_request(request, now)));
-            }
-        }
-        if is_asked(InterruptionKind::ScheduledChange) {
-            let notices = self.status_notices().await?.into_iter();
-            found.extend(notices.filter(|notice| asked.iter().any(|(id, _)| *id == notice.instance)));
-        }
-        Ok(Some(found))
+        self.notice_questions.ask(asked, |all| self.find_notices(all)).await.map(Some)
     }
 
     async fn events(&self) -> Result<Option<Vec<CloudEvent>>, CloudError> {
