@@ -20,12 +20,12 @@ type Answer = Result<Vec<Notice>, CloudError>;
 /// One call is under way at a time; what is asked meanwhile goes with the next.
 #[derive(Debug, Default)]
 pub(crate) struct NoticeQuestions {
-    waiting: Mutex<Vec<Question>>,
+    waiting: Mutex<Vec<PendingRequest>>,
     turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Question {
+struct PendingRequest {
     asked: Vec<Asked>,
     answer: oneshot::Sender<Answer>,
 }
@@ -48,7 +48,7 @@ impl NoticeQuestions {
             let questions = self.next();
             let all = questions.iter().flat_map(|question| question.asked.iter().cloned()).collect();
             let found = call(all).await;
-            for Question { asked, answer } in questions {
+            for PendingRequest { asked, answer } in questions {
                 let is_of = |notice: &&Notice| asked.iter().any(|(instance, _)| *instance == notice.instance);
                 let own = found.as_ref().map(|found| found.iter().filter(is_of).cloned().collect());
                 // The client may have given up meanwhile.
@@ -59,12 +59,12 @@ impl NoticeQuestions {
 
     fn queue(&self, asked: &[Asked]) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
-        self.waiting().push(Question { asked: asked.to_vec(), answer });
+        self.waiting().push(PendingRequest { asked: asked.to_vec(), answer });
         receiver
     }
 
     /// The oldest questions, as many as one call can have and at least one.
-    fn next(&self) -> Vec<Question> {
+    fn next(&self) -> Vec<PendingRequest> {
         let mut waiting = self.waiting();
         waiting.retain(|question| !question.answer.is_closed());
         let mut instances = 0;
@@ -77,7 +77,7 @@ impl NoticeQuestions {
     }
 
     /// Each change is one call of `Vec`, so a poisoned lock holds a valid list.
-    fn waiting(&self) -> MutexGuard<'_, Vec<Question>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<PendingRequest>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
