@@ -1,5 +1,5 @@
-//! The objects of the input as records of a cluster, so that one state answers what plans ask, whoever filled it: an
-//! agent, or files.
+//! The objects of the input as records of a cluster, so that the state which answers what plans ask is the same for files
+//! as for the messages of an agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;

@@ -51,7 +51,7 @@ impl NoticeQuestions {
             for PendingRequest { asked, answer } in questions {
                 let is_of = |notice: &&Notice| asked.iter().any(|(instance, _)| *instance == notice.instance);
                 let own = found.as_ref().map(|found| found.iter().filter(is_of).cloned().collect());
-                // The client may have given up meanwhile.
+                // The asking future may have been dropped meanwhile.
                 let _received = answer.send(own.map_err(CloudError::clone));
             }
         }
