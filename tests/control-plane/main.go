@@ -32,6 +32,7 @@ type settings struct {
 	auditLog  string
 	nodeGrace time.Duration
 	eviction  time.Duration
+	apiOnly   bool
 }
 
 func main() {
@@ -41,6 +42,7 @@ func main() {
 	pflag.StringVar(&s.auditLog, "audit-log", "", "file for what service accounts outside kube-system asked of the API server, one JSON event a line")
 	pflag.DurationVar(&s.nodeGrace, "node-grace", 40*time.Second, "how long a node may be silent before it counts as unreachable")
 	pflag.DurationVar(&s.eviction, "eviction", 300*time.Second, "how long pods stay on a node that is not ready or unreachable")
+	pflag.BoolVar(&s.apiOnly, "api-server-only", false, "run neither scheduler nor controller-manager: nothing changes what a client has written")
 	pflag.Parse()
 	if err := run(s); err != nil {
 		fmt.Fprintln(os.Stderr, "control-plane:", err)

@@ -65,12 +65,12 @@ func start(owner context.Context, s settings) (*plane, error) {
 	running := &plane{paths: p, store: store, ended: make(chan error, 3)}
 	o, err := readOptions(p, s, port, address)
 	if err == nil {
-		err = running.startComponents(owner, o, listener)
+		err = running.startComponents(owner, o, listener, s.apiOnly)
 	}
 	return running, err
 }
 
-func (r *plane) startComponents(owner context.Context, o *options, listener net.Listener) error {
+func (r *plane) startComponents(owner context.Context, o *options, listener net.Listener, apiOnly bool) error {
 	// Feature gates are the process's own: they are set once, when every component's flags have been read.
 	if err := o.api.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (r *plane) startComponents(owner context.Context, o *options, listener net.
 	}
 	if err := r.until(owner, "the API server to be ready", func() error {
 		return client.RESTClient().Get().AbsPath("/readyz").Do(owner).Error()
-	}); err != nil {
+	}); err != nil || apiOnly {
 		return err
 	}
 	if err := r.startFollowers(o); err != nil {

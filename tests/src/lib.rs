@@ -15,6 +15,7 @@ mod process;
 pub mod prometheus;
 mod proxy;
 pub mod random_cluster;
+pub mod state_comparison;
 mod temp_dir;
 
 pub use browser::Browser;

@@ -54,6 +54,11 @@ impl Binaries {
         Ok(Self { folder: folder.to_owned(), clients: CLIENT_PROGRAMS.into_iter().filter(has).collect() })
     }
 
+    /// The same without kube-scheduler and kube-controller-manager.
+    pub(super) fn without_clients(self) -> Self {
+        Self { clients: Vec::new(), ..self }
+    }
+
     /// Whether kube-scheduler and kube-controller-manager are present.
     pub(super) fn has_scheduler(&self) -> bool {
         self.clients.len() == CLIENT_PROGRAMS.len()

@@ -261,7 +261,7 @@ fn resource(api_version: &str, kind: &str) -> ApiResource {
 }
 
 fn is_global(kind: &str) -> bool {
-    const GLOBAL: [&str; 12] = [
+    const GLOBAL: [&str; 13] = [
         "Namespace",
         "Node",
         "CustomResourceDefinition",
@@ -269,6 +269,7 @@ fn is_global(kind: &str) -> bool {
         "ClusterRoleBinding",
         "PriorityClass",
         "StorageClass",
+        "CSINode",
         "PersistentVolume",
         "NodePool",
         "NodeClaim",

@@ -41,8 +41,8 @@ struct OwnControlPlane {
 /// The program or programs that are started.
 #[derive(Debug)]
 enum Implementation {
-    /// The program in `tests/control-plane`: all components in one process.
-    Program(PathBuf),
+    /// The program in `tests/control-plane`, with its flags: all components in one process.
+    Program(PathBuf, &'static [&'static str]),
     /// Binaries: one process for each component.
     Binaries(Binaries),
 }
@@ -61,8 +61,24 @@ impl ControlPlane {
                 return Err(Unavailable("the control plane for tests runs on Linux only".to_owned()).into());
             }
             Source::Binaries(binaries) => Implementation::Binaries(binaries),
-            Source::OwnProgram => Implementation::Program(go_build::find_or_build()?),
+            Source::OwnProgram => Implementation::Program(go_build::find_or_build()?, &[]),
         };
+        Self::start(implementation)
+    }
+
+    /// An API server without kube-scheduler and kube-controller-manager: nothing changes what a test writes to it.
+    ///
+    /// # Errors
+    /// As [`find_or_start`](Self::find_or_start), and when the environment names an existing cluster.
+    pub fn start_api_server() -> anyhow::Result<Self> {
+        Self::start(match source::find(|variable| std::env::var_os(variable))? {
+            Source::ExistingCluster(_) => bail!("an existing cluster has controllers"),
+            Source::Binaries(binaries) => Implementation::Binaries(binaries.without_clients()),
+            Source::OwnProgram => Implementation::Program(go_build::find_or_build()?, &["--api-server-only"]),
+        })
+    }
+
+    fn start(implementation: Implementation) -> anyhow::Result<Self> {
         let mut own =
             OwnControlPlane { implementation, folder: TempDir::new(), running: Vec::new(), starting: Vec::new() };
         let kubeconfig = own.start()?;
@@ -86,7 +102,8 @@ impl ControlPlane {
     pub fn has_scheduler(&self) -> bool {
         match self.own.as_ref().map(|own| &own.implementation) {
             Some(Implementation::Binaries(binaries)) => binaries.has_scheduler(),
-            Some(Implementation::Program(_)) | None => true,
+            Some(Implementation::Program(_, flags)) => flags.is_empty(),
+            None => true,
         }
     }
 
@@ -155,7 +172,9 @@ impl OwnControlPlane {
         let before = self.audited();
         let home = self.folder.path().join("control-plane");
         let started = match &self.implementation {
-            Implementation::Program(program) => self.start_program(program, &home).map(|child| vec![child]),
+            Implementation::Program(program, flags) => {
+                self.start_program(program, flags, &home).map(|child| vec![child])
+            }
             Implementation::Binaries(binaries) => binaries.start(&home, &self.log(), &self.audit_log(), NODE_GRACE),
         };
         self.running = started.with_context(|| format!("no control plane; its last words:\n{}", self.log_tail()))?;
@@ -163,10 +182,16 @@ impl OwnControlPlane {
         Ok(home.join("admin.kubeconfig"))
     }
 
-    fn start_program(&self, program: &Path, home: &Path) -> anyhow::Result<Child> {
+    fn start_program(&self, program: &Path, flags: &[&str], home: &Path) -> anyhow::Result<Child> {
         let log = File::options().create(true).append(true).open(self.log()).context("cannot write the log")?;
         let mut command = Command::new(program);
-        command.arg("--dir").arg(home).arg("--audit-log").arg(self.audit_log()).args(["--node-grace", NODE_GRACE]);
+        command
+            .args(flags)
+            .arg("--dir")
+            .arg(home)
+            .arg("--audit-log")
+            .arg(self.audit_log())
+            .args(["--node-grace", NODE_GRACE]);
         // It exits when its standard input closes, and only this process has the other end.
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
         let ready = first_line(&mut child, TIMEOUT);
@@ -181,7 +206,7 @@ impl OwnControlPlane {
     fn kill_processes(&mut self) -> std::io::Result<()> {
         for mut child in self.running.drain(..).rev() {
             match self.implementation {
-                Implementation::Program(_) => child.kill()?,
+                Implementation::Program(..) => child.kill()?,
                 // A guard process kills each when standard input closes, and exits after it.
                 Implementation::Binaries(_) => drop(child.stdin.take()),
             }
