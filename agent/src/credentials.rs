@@ -17,18 +17,14 @@ pub(crate) enum CredentialsError {
     Unreadable {
         /// Configuration key that names the file.
         key: &'static str,
-        /// Path of the file.
         path: PathBuf,
-        /// Error of the read.
         reason: std::io::Error,
     },
     /// The content of the token file is no valid token.
     #[error("the token in {} cannot be sent: it is empty or has invalid characters", path.display())]
     Token {
-        /// Path of the token file.
         path: PathBuf,
     },
-    /// The certificates cannot be used.
     #[error("cannot use the certificates that server.ca-file and server.client-certificate name: {0}")]
     Certificates(String),
 }

@@ -15,7 +15,6 @@ const GRPC_PORT: &str = "7450";
 /// Port of the server's HTTP listener: dashboard and metrics (`listen.http`: the default).
 const HTTP_PORT: &str = "7480";
 
-/// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DisconnectReason {
     #[error("the agent is shutting down")]

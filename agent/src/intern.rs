@@ -66,7 +66,6 @@ impl Interner {
         self.sent.len()
     }
 
-    /// Whether no content was sent.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty()

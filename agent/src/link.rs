@@ -55,10 +55,8 @@ const MIN_SOLE_MS: i64 = 120_000;
 /// server differ.
 const MAX_CLOCK_SKEW_MS: i64 = 30_000;
 
-/// An action for the shell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
-    /// Send this message.
     Send(v1::ConnectRequest),
     /// Send these spans, or drop them while other messages wait.
     SendSpans(v1::ConnectRequest),

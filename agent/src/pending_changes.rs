@@ -21,7 +21,6 @@ pub(crate) struct PendingChanges {
 }
 
 impl PendingChanges {
-    /// Adds changes.
     pub(crate) fn add(&mut self, records: Vec<Record>) {
         self.waiting.extend(records);
     }

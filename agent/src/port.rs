@@ -51,7 +51,6 @@ pub trait Cluster: Send + Sync + 'static {
     fn raise_epoch(&self, epoch: u64) -> impl Future<Output = Result<(), ClusterError>> + Send;
 }
 
-/// The identity of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Identity {
     /// UID of the `kube-system` namespace, or its equivalent.
@@ -78,7 +77,6 @@ pub enum Record {
         record: Box<v1::PodRecord>,
         /// The JSON of its shape, as [`v1::Definition`] defines it.
         shape: Arc<str>,
-        /// Labels of the pod.
         labels: Arc<v1::LabelSet>,
         /// The claims and volumes that it mounts; `None` without any that scheduling uses.
         volume_claims: Option<v1::VolumeClaimSet>,
@@ -89,7 +87,6 @@ pub enum Record {
         record: v1::DaemonSetRecord,
         /// The JSON of its template's shape.
         shape: Arc<str>,
-        /// Labels of its template.
         labels: Arc<v1::LabelSet>,
     },
     /// Any other record, or a removal. Never a definition.
@@ -103,7 +100,6 @@ impl Record {
         Self::Plain(Box::new(change))
     }
 
-    /// The removal of an object.
     #[must_use]
     pub fn removed(kind: v1::ObjectKind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let removal = v1::Removal { kind: kind.into(), namespace: namespace.into(), name: name.into() };
@@ -111,10 +107,8 @@ impl Record {
     }
 }
 
-/// The result of an instruction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Done {
-    /// Outcome of the instruction.
     pub outcome: v1::Outcome,
     /// Explanation for the operator; empty on success.
     pub detail: String,
@@ -136,12 +130,10 @@ impl Done {
     }
 }
 
-/// Error of a cluster operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{operation}: {reason}")]
 pub struct ClusterError {
     /// The operation that failed, such as `list pods`.
     pub operation: String,
-    /// Why it failed.
     pub reason: String,
 }

@@ -46,7 +46,6 @@ impl RefreshMetrics {
         counts.changes += u64::from(changed);
     }
 
-    /// Counts a read that failed.
     #[cfg(any(feature = "ec2", test))]
     pub(crate) fn count_failure(&self, scope: &Scope, kind: RefreshKind) {
         self.lock().entry((scope.clone(), kind)).or_default().failures += 1;

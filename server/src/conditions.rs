@@ -15,7 +15,6 @@ use tracing::{error, info, warn};
 pub(crate) use dependency::Severity;
 pub use dependency::{CloudAction, Dependency};
 
-/// How a dependency failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureKind {
     /// It gave no answer, or reported a fault of its own.
@@ -24,10 +23,8 @@ pub enum FailureKind {
     Refused,
 }
 
-/// A call that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// How.
     pub kind: FailureKind,
     /// The error, for operators.
     pub reason: String,
@@ -90,7 +87,6 @@ impl State {
     }
 }
 
-/// What this replica depends on.
 #[derive(Debug, Default)]
 pub struct Conditions(Mutex<BTreeMap<Dependency, State>>);
 
@@ -184,7 +180,6 @@ impl Conditions {
     }
 }
 
-/// What the log says.
 enum Change {
     Fails(Timestamp, Failure),
     Works(Timestamp),

@@ -97,11 +97,9 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) sessions: Sessions,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cloud: Arc<C>,
-    /// Lease owner name and duration.
     pub(crate) lease: LeaseConfig,
     /// The account and region that instances are launched in.
     pub(crate) region: Scope,
-    /// Changed views of clusters.
     pub(crate) views: mpsc::UnboundedSender<ViewUpdate>,
     /// Interval between instance listings; `None` disables them.
     pub(crate) listing: Option<Duration>,

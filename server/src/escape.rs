@@ -75,7 +75,6 @@ mod tests {
         assert!(matches!(escape_unprintable("grüße, שלום, 日本"), Cow::Borrowed(_)));
     }
 
-    /// Keeps each call apart.
     #[derive(Default)]
     struct Calls(Vec<Vec<u8>>);
 

@@ -18,7 +18,6 @@ const BOUNDS_MS: [u64; 27] = [
 /// Plans that failed their own check since the process started.
 pub(crate) static PLANS_FAILING_CHECK: Counter = Counter::new();
 
-/// A monotonic counter.
 #[derive(Debug)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -31,13 +30,11 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The metric of this name.
     pub fn family(&self, name: &'static str, help: &'static str) -> Family {
         Family::counter(name, help).of(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// A histogram of durations.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
     /// By upper bound; the last bucket has none.
@@ -46,7 +43,6 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// Records one duration.
     pub fn observe(&self, duration: Duration) {
         let millis = duration.as_micros().div_ceil(1_000);
         let bucket = BOUNDS_MS.iter().position(|bound| millis <= u128::from(*bound)).unwrap_or(BOUNDS_MS.len());
@@ -54,12 +50,10 @@ impl Histogram {
         self.sum_us.fetch_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The metric of this name.
     pub fn family(&self, name: &'static str, help: &'static str) -> Family {
         Family::histograms(name, help).with(Vec::new(), self.value())
     }
 
-    /// The value of its series.
     pub fn value(&self) -> Value {
         let bound = |at: usize| BOUNDS_MS.get(at).map_or(f64::INFINITY, |bound| *bound as f64 / 1_000.0);
         let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
@@ -86,7 +80,6 @@ impl TracedHistogram {
         self.0.observe(duration.as_secs_f64(), exemplar, at);
     }
 
-    /// The metric of this name.
     pub fn family(&self, name: &'static str, help: &'static str) -> Family {
         Family::histograms(name, help).with(Vec::new(), Value::Traced(self.0.clone()))
     }

@@ -65,7 +65,6 @@ impl InterruptionMetrics {
         }
     }
 
-    /// The metrics.
     pub(crate) fn families(&self) -> Vec<Family> {
         let mut recorded =
             Family::counter(RECEIVED, "Notices of the queue that were recorded, by kind.").labelled(&["message_type"]);

@@ -13,7 +13,6 @@ use prometheus_client::registry::Registry;
 use replica::offerings::region_and_account;
 use store::lease::Scope;
 
-/// Names and values of labels.
 pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// The labels of an account and region.
@@ -22,7 +21,6 @@ pub(crate) fn scope_labels(scope: &Scope) -> Labels {
     vec![("account", account.to_owned()), ("region", region.to_owned())]
 }
 
-/// Type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
@@ -31,7 +29,6 @@ pub(crate) enum Kind {
     Summary,
 }
 
-/// Value of a series.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Integer(i64),
@@ -51,7 +48,6 @@ pub(crate) enum Value {
     },
 }
 
-/// A metric with its series.
 #[derive(Debug, Clone)]
 pub(crate) struct Family {
     name: &'static str,
@@ -94,7 +90,6 @@ impl Family {
         Self::new(name, help, Kind::Gauge)
     }
 
-    /// A histogram of one series.
     pub(crate) fn histogram(name: &'static str, help: &'static str, sum: f64, buckets: Vec<(f64, u64)>) -> Self {
         Self::histograms(name, help).with(Vec::new(), Value::Histogram { sum, buckets })
     }
@@ -108,7 +103,6 @@ impl Family {
         Self::new(name, help, Kind::Summary)
     }
 
-    /// Adds a series.
     pub(crate) fn push(&mut self, labels: Labels, value: Value) {
         let mut known = self.labels.iter();
         debug_assert!(labels.iter().all(|(label, _)| known.any(|one| one == label)), "{}: {labels:?}", self.name);
@@ -189,7 +183,6 @@ impl From<f64> for Value {
     }
 }
 
-/// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// That of Prometheus, version 0.0.4.

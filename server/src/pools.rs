@@ -57,7 +57,6 @@ pub(crate) fn reader(region: String, sources: CatalogueSources, class_facts: Cla
     })
 }
 
-/// Compiled manifests of a cluster.
 #[derive(Debug, Clone)]
 struct CompiledPools {
     pools: Vec<NodePool>,
@@ -180,7 +179,6 @@ fn read(manifests: &Manifests, options: &Options) -> CompiledPools {
     CompiledPools { pools, classes: ClassContents::read_all(manifests), refused, price_date }
 }
 
-/// Result for the control loop.
 fn to_read_manifests(manifests: &Manifests, compiled: &CompiledPools, class_facts: ClassFacts) -> DecodedManifests {
     let named = |wanted: ManifestKind| manifests.iter().filter(move |((kind, _), _)| *kind == wanted);
     let class = |name: &Text, manifest: &Manifest| {

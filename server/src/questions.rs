@@ -19,7 +19,6 @@ const WAITING: usize = 16;
 /// Time within which a cluster's task answers; a step of a large cluster takes less.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A question about a cluster.
 #[derive(Debug)]
 pub(crate) struct ClusterQuestion {
     pub(crate) cluster: ClusterName,
@@ -43,18 +42,15 @@ pub(crate) enum Subject {
         known: Option<Arc<FactsKey>>,
         answer: oneshot::Sender<Result<PlanningFacts, NoFacts>>,
     },
-    /// The observed state.
     State {
         answer: oneshot::Sender<Arc<ClusterState>>,
     },
 }
 
-/// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
     /// This process does not own the cluster.
     NotOwned,
-    /// The cluster's task is busy.
     Busy,
 }
 

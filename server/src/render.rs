@@ -29,7 +29,6 @@ use repack::RepackSummary;
 pub(crate) struct Rendering<'r> {
     pub(crate) input: &'r PlanningInput,
     pub(crate) plan: &'r Plan,
-    /// Reasons and costs.
     pub(crate) report: &'r PlanReport,
     /// Day of the prices, if the catalogue states it.
     pub(crate) price_date: Option<&'r str>,

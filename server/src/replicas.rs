@@ -36,7 +36,6 @@ impl Replicas {
         self.same_owner.store(found.same_owner, Ordering::Relaxed);
     }
 
-    /// The gauges.
     pub(crate) fn families(&self) -> Vec<Family> {
         let gauges = [
             ("fleetwright_replicas_other", "Servers that live beside this one on the same database.", &self.others),
@@ -58,7 +57,6 @@ impl Replicas {
     }
 }
 
-/// Comparison with the other replicas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Comparison {
     others: usize,

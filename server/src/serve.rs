@@ -79,21 +79,17 @@ const EVENTS_WAITING: usize = 1024;
 const PAGE_THREADS: usize = 2;
 
 pub struct ServerComponents<C = ClockedCloud> {
-    /// Address of the gRPC listener.
     pub grpc: SocketAddr,
     /// Where other replicas reach the gRPC listener; `None` for its own address, unless that is unspecified.
     pub advertised: Option<String>,
     /// Address of the HTTP listener.
     pub http: SocketAddr,
-    /// Authorizes agents and clients.
     pub authorizer: Authorizer,
     /// TLS certificates; `None` disables TLS.
     pub certificates: Option<Arc<Certificates>>,
-    /// Durable state.
     pub store: Arc<dyn Store>,
     /// The local PostgreSQL behind the store, if any.
     pub own: Option<LocalPostgres>,
-    /// Retention of the store.
     pub retention: Retention,
     /// Accounts and regions, in the order of the entries that `rules` number; at least one.
     pub regions: Vec<RegionComponents<C>>,
@@ -102,7 +98,6 @@ pub struct ServerComponents<C = ClockedCloud> {
     pub settings: controller::Settings,
     /// Makes the planner of each planning thread.
     pub planner: NewPlanner,
-    /// Leases on clusters.
     pub lease: LeaseConfig,
     /// Memory accounting for objects of agents.
     pub session_memory: SessionMemory,
@@ -149,13 +144,10 @@ impl<C> ServerComponents<C> {
     }
 }
 
-/// A running server.
 pub struct Server {
-    /// Address of the gRPC listener.
     pub grpc: SocketAddr,
     /// Address of the HTTP listener.
     pub http: SocketAddr,
-    /// Whether both listeners use TLS.
     is_encrypted: bool,
     sessions: Sessions,
     /// Stops the control loops, and is cancelled when all have ended.

@@ -26,7 +26,6 @@ pub(crate) struct PublishedCluster {
 /// View of the clusters that this process decides for, at one time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FleetView {
-    /// Time of the latest change.
     pub(crate) taken_at: Timestamp,
     pub(crate) clusters: BTreeMap<ClusterName, Arc<PublishedCluster>>,
 }
@@ -51,10 +50,8 @@ pub(crate) struct ResourceChanges {
     pub(crate) decisions: ChangeLog<v1::Decision>,
 }
 
-/// Publishing end.
 pub(crate) type Publisher = watch::Sender<Arc<FleetView>>;
 
-/// Reading end.
 pub(crate) type Views = watch::Receiver<Arc<FleetView>>;
 
 /// Both ends, with an empty fleet.

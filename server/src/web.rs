@@ -50,14 +50,12 @@ pub const ORDERED: &str = "fleetwright_order_latency_seconds";
 /// Metric: time that plans of disruption take.
 pub const DISRUPTION_PLANNED: &str = "fleetwright_disruption_plan_duration_seconds";
 
-/// Data sources of the pages.
 #[derive(Clone)]
 pub(crate) struct Pages {
     /// The API, whose views and store are those of the metrics and of `/readyz`.
     pub(crate) api: CapacityApi,
     /// Its searches and plans of disruption are counted.
     pub(crate) fleet: Arc<FleetState>,
-    /// Latencies of decisions.
     pub(crate) latencies: Arc<Latencies>,
     /// Those of all control loops, checked by `/healthz`.
     pub(crate) heartbeats: Vec<Arc<Heartbeat>>,

@@ -20,7 +20,6 @@ const START: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/n
 /// Names that tests give to attackers are this host; certificates of tests are self-signed.
 const NAMES: [&str; 2] = ["--host-resolver-rules=MAP *.example 127.0.0.1", "--ignore-certificate-errors"];
 
-/// Longest time for one command.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A browser with one page. It ends with its value.
@@ -76,7 +75,6 @@ impl Browser {
         Some(browser)
     }
 
-    /// Opens an address.
     pub fn open(&mut self, url: &str) {
         self.call("Page.navigate", &json!({"url": url}));
     }
@@ -141,7 +139,6 @@ impl Browser {
         }
     }
 
-    /// Types into what is focused.
     pub fn type_text(&mut self, text: &str) {
         self.call("Input.insertText", &json!({"text": text}));
     }

@@ -43,7 +43,6 @@ impl Postgres {
         Some(Self { server, psql })
     }
 
-    /// URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
         self.server.url()

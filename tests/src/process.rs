@@ -13,14 +13,11 @@ pub struct Program {
     input: Vec<u8>,
 }
 
-/// Result of a process.
 #[derive(Debug)]
 pub struct ExitResult {
     /// Exit status; -1 when a signal ended it.
     pub status: i32,
-    /// Everything on standard output.
     pub stdout: String,
-    /// Everything on standard error.
     pub stderr: String,
 }
 
@@ -31,7 +28,6 @@ pub struct RunningProcess {
     stdout_lines: Option<mpsc::Receiver<String>>,
 }
 
-/// A signal to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// SIGKILL: no signal handler runs.
@@ -75,7 +71,6 @@ impl Program {
         Self::new("/bin/sh", &all)
     }
 
-    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
@@ -176,7 +171,6 @@ impl RunningProcess {
         self.stderr_lines.try_iter().collect()
     }
 
-    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()

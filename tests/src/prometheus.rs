@@ -87,7 +87,6 @@ impl Prometheus {
         Some(Self { address: free.to_string(), _process: process, _folder: folder })
     }
 
-    /// The alerts that fire.
     #[must_use]
     pub fn firing(&self) -> BTreeSet<String> {
         let series = self.query("ALERTS{alertstate=\"firing\"}");

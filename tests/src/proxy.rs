@@ -8,10 +8,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// State shared with the connections.
 #[derive(Debug, Clone, Copy)]
 struct ProxyState {
-    /// Target of new connections.
     target: SocketAddr,
     /// Number of connections opened before the last drop, and before the last stall.
     dropped_up_to: u64,
@@ -49,13 +47,11 @@ impl TcpProxy {
         self.state.send_modify(|state| state.target = target);
     }
 
-    /// Drops every open connection.
     pub fn drop_connections(&self) {
         let opened = *self.opened.borrow();
         self.state.send_modify(|state| state.dropped_up_to = opened);
     }
 
-    /// Stalls every open connection.
     pub fn stall_connections(&self) {
         let opened = *self.opened.borrow();
         self.state.send_modify(|state| state.stalled_up_to = opened);

@@ -79,7 +79,6 @@ pub struct RandomCluster {
 }
 
 impl RandomCluster {
-    /// The cluster of this seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut cluster = Self { random: Random(seed), objects: Vec::new(), nodes: Vec::new() };

@@ -38,7 +38,6 @@ impl TempDir {
         path.display().to_string()
     }
 
-    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

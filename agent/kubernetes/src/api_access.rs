@@ -28,7 +28,6 @@ pub struct ApiAccess {
 }
 
 impl ApiAccess {
-    /// The access of this configuration.
     pub(crate) fn of(config: &Config) -> Self {
         let service_host = std::env::var(SERVICE_HOST).ok();
         let certificates = config.root_cert.iter().flatten();

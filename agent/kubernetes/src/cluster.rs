@@ -39,7 +39,6 @@ pub struct ClusterOptions {
     pub access: ApiAccess,
     /// What nodes need to join the cluster, as far as it is configured.
     pub facts: FactsConfig,
-    /// Limits that no instruction exceeds.
     pub guard: RemovalGuard,
 }
 

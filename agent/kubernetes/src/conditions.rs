@@ -42,7 +42,6 @@ impl Conditions {
         self.set(kind, "True", kind, "")
     }
 
-    /// Removes a condition.
     pub fn remove(&mut self, kind: &str) {
         self.entries.retain(|entry| text(entry, "type") != kind);
     }

@@ -22,12 +22,9 @@ pub(crate) const DEFAULT_NAMESPACE: &str = "fleetwright-system";
 /// Why the API server cannot be contacted.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig cannot be used.
     #[error("cannot use the kubeconfig {}: {reason}", path.display())]
     Kubeconfig {
-        /// Path of the kubeconfig.
         path: PathBuf,
-        /// Why it cannot be used.
         reason: String,
     },
     /// Neither a service account nor a kubeconfig exists.
@@ -36,14 +33,12 @@ pub enum ConnectError {
          set kubernetes.kubeconfig"
     )]
     NoConfiguration(String),
-    /// The credentials cannot be used.
     #[error("cannot use the credentials for the API server: {0}")]
     Credentials(String),
 }
 
 /// An API client, and the agent's own namespace.
 pub struct Connected {
-    /// The API server.
     pub api: Api,
     /// How the client reaches the API server.
     pub access: ApiAccess,

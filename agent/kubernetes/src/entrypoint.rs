@@ -59,9 +59,7 @@ fn report_invalid_input(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(EXIT_INVALID_INPUT)
 }
 
-/// Why the agent ends.
 enum ExitReason {
-    /// A signal requested the shutdown.
     Shutdown,
     /// The lease was lost; another replica may be active.
     LeaseLost(LeaseLoss),

@@ -14,7 +14,6 @@ const EPOCH_ANNOTATION: &str = "fleetwright.dev/highest-epoch";
 /// Maximum number of attempts to write a Lease that changes concurrently.
 const MAX_ATTEMPTS: usize = 10;
 
-/// Stores the highest epoch.
 #[derive(Clone)]
 pub struct EpochStore {
     api: Api,

@@ -31,7 +31,6 @@ pub enum ErrorKind {
     Unreachable,
 }
 
-/// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ApiError {
     /// The request, such as `PATCH /api/v1/nodes/a`.

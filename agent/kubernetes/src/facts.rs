@@ -44,7 +44,6 @@ struct State {
     logged: BTreeSet<&'static str>,
 }
 
-/// A fact that was read.
 enum Read<T> {
     /// Its present value; the default where the cluster does not have it.
     Known(T),

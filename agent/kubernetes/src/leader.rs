@@ -26,15 +26,11 @@ const MAX_FORBIDDEN_WAIT_MS: u64 = 60_000;
 /// A replica and the Lease that it competes for.
 #[derive(Clone)]
 pub struct Candidate {
-    /// The API server.
     pub api: Api,
-    /// Namespace of the Lease.
     pub namespace: String,
-    /// Name of the Lease.
     pub name: String,
     /// Unique name of this replica, written as the holder.
     pub identity: String,
-    /// Duration of the Lease.
     pub duration: Duration,
 }
 
@@ -43,7 +39,6 @@ pub struct Candidate {
 enum LeaseAction {
     /// Create the Lease: it does not exist.
     Create,
-    /// Acquire the Lease.
     Acquire,
     /// Wait: another replica holds it.
     Wait,
@@ -54,7 +49,6 @@ enum LeaseAction {
 struct LeaseObserver {
     /// The last observed version, and when it was first observed.
     seen: Option<(String, Instant)>,
-    /// The holder of that version.
     holder: String,
 }
 
@@ -198,7 +192,6 @@ pub enum LeaseLoss {
     /// It was deleted.
     #[error("the lease was deleted")]
     Gone,
-    /// The renewals fail.
     #[error("the lease could not be renewed for {seconds} s")]
     NotRenewed {
         /// Time since the last renewal that succeeded.

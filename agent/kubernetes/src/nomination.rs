@@ -29,7 +29,6 @@ const FIRST_SUPPORTED_MINOR: u32 = 35;
 /// the share of a client.
 const MAX_CONCURRENT: usize = 12;
 
-/// A process serves one cluster.
 static SLOTS: Semaphore = Semaphore::const_new(MAX_CONCURRENT);
 
 /// Registrations that the server requests together arrive within this time.

@@ -233,7 +233,6 @@ impl ObjectCache {
         provider_id.is_empty() || record.provider_id.is_empty() || record.provider_id == provider_id
     }
 
-    /// Whether this kind was listed.
     #[must_use]
     pub fn is_synced(&self, kind: v1::ObjectKind) -> bool {
         !self.missing.borrow().contains_key(&kind)

@@ -11,7 +11,6 @@ pub struct Resource {
     pub version: &'static str,
     /// Kind, as in manifests.
     pub kind: &'static str,
-    /// Name in paths.
     pub plural: &'static str,
     /// Whether its objects belong to namespaces.
     pub namespaced: bool,
@@ -86,7 +85,6 @@ impl Resource {
         if self.namespaced { format!("{}/namespaces/{namespace}/{}", self.root(), self.plural) } else { self.all() }
     }
 
-    /// Path of one object.
     #[must_use]
     pub fn one(&self, namespace: &str, name: &str) -> String {
         format!("{}/{name}", self.within(namespace))

@@ -61,10 +61,8 @@ const MIN_HEALTHY: Duration = Duration::from_secs(5);
 /// Longest wait between two attempts, in milliseconds (client-go: reflector back-off, 30 s).
 const MAX_RETRY_MS: u64 = 30_000;
 
-/// The objects of a watch.
 #[derive(Clone, Copy)]
 enum WatchTarget {
-    /// Objects for the cache.
     Objects(v1::ObjectKind, Parser),
     /// Events by which Cluster Autoscaler announces a scale-up for a pod.
     ScaleUps,
@@ -81,7 +79,6 @@ const fn objects(resource: Resource, kind: v1::ObjectKind, read: Parser) -> Watc
     WatchSpec { resource, selector: "", target: WatchTarget::Objects(kind, read) }
 }
 
-/// Everything that is watched.
 const WATCHES: [WatchSpec; 15] = [
     objects(resource::POD, v1::ObjectKind::Pod, records::pod::parse),
     objects(resource::NODE, v1::ObjectKind::Node, records::node::parse),
@@ -278,7 +275,6 @@ impl Watcher {
         tokio::time::sleep(ABSENT_RETRY).await;
     }
 
-    /// Lists the kind in pages.
     async fn list_pages(&mut self) -> Result<(), ApiError> {
         let mut objects_read = Vec::new();
         self.unreadable.clear();

@@ -19,7 +19,6 @@ const MAX_ENTRIES: usize = 10_000;
 /// The action for a received instruction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Dispatch {
-    /// Execute the instruction.
     Execute,
     /// In progress; the result follows.
     InProgress,
@@ -43,7 +42,6 @@ struct StoredResult {
 
 #[derive(Debug)]
 struct LatestRank {
-    /// Epoch and generation.
     rank: (u64, u64),
     keep_until: i64,
 }
@@ -114,7 +112,6 @@ impl Ledger {
         self.order.iter().filter_map(|(_, id)| self.results.get(id)).map(|result| result.ack.clone()).collect()
     }
 
-    /// Removes expired results and ranks.
     pub fn prune_expired(&mut self, now: i64) {
         self.results.retain(|id, result| {
             let keep = result.keep_until > now;

@@ -48,7 +48,6 @@ struct SeenPod {
     arrived: i64,
 }
 
-/// The spans of one agent.
 #[derive(Debug, Default)]
 pub struct Spans {
     enabled: bool,

@@ -11,17 +11,13 @@ pub(crate) enum Incomplete {
     /// A part is missing or duplicated.
     #[error("snapshot {id} is incomplete: {what}")]
     Torn {
-        /// Id of the snapshot.
         id: u64,
-        /// The inconsistency.
         what: String,
     },
-    /// A part cannot be decoded.
     #[error(transparent)]
     DecodeError(#[from] DecodeError),
 }
 
-/// Snapshot whose chunks are arriving.
 #[derive(Debug)]
 pub(crate) struct SnapshotAssembly {
     id: u64,

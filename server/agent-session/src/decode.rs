@@ -55,7 +55,6 @@ pub struct Limits {
     pub(crate) definition_bytes: usize,
     /// Changes in one message; a limit of the protocol.
     pub(crate) message_changes: usize,
-    /// Number of manifests.
     pub manifests: usize,
     /// Bytes of one manifest; a limit of the protocol.
     pub(crate) manifest_bytes: usize,
@@ -74,7 +73,6 @@ impl Default for Limits {
     }
 }
 
-/// Result of decoding a change.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "nearly every change is an object, which a snapshot stores by value")]
 pub(crate) enum Decoded {

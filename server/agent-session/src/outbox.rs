@@ -13,10 +13,8 @@ use super::encode;
 /// stopped executing.
 const MAX_PENDING: usize = 10_000;
 
-/// Result of an acknowledgement.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum AckResult {
-    /// Event for the controller.
     Event(Event),
     /// No matching instruction: acknowledged earlier, or issued by a previous process.
     Unknown,
@@ -30,7 +28,6 @@ struct PendingInstruction {
     wire_id: Option<String>,
 }
 
-/// Outbox of one cluster.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     cluster: ClusterName,
@@ -39,7 +36,6 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// An empty outbox.
     #[must_use]
     pub fn new(cluster: ClusterName) -> Self {
         Self { cluster, pending: BTreeMap::new() }
@@ -94,7 +90,6 @@ impl Outbox {
         ids.into_iter().filter_map(|id| self.message(id, epoch, now)).collect()
     }
 
-    /// Applies an acknowledgement.
     pub fn acknowledge(&mut self, ack: &v1::Ack) -> AckResult {
         let Some(id) = number(&ack.instruction_id) else { return AckResult::Unknown };
         let known = self.pending.get(&id).is_some_and(|open| open.wire_id.as_ref() == Some(&ack.instruction_id));
@@ -125,7 +120,6 @@ impl Outbox {
         expired.into_iter().map(fail).collect()
     }
 
-    /// Number of pending instructions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pending.len()

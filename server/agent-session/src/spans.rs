@@ -21,7 +21,6 @@ const MAX_TEXT_BYTES: usize = 256;
 const MAX_AGE: Millis = Millis::from_mins(24 * 60);
 const MAX_AHEAD: Millis = Millis::from_mins(15);
 
-/// Names of spans and events.
 const NAMES: [&str; 8] = [
     "observe_pod",
     "create_node_claim",
@@ -33,7 +32,6 @@ const NAMES: [&str; 8] = [
     "pod evicted",
 ];
 
-/// Keys of attributes.
 const KEYS: [&str; 8] = [
     "fleetwright.nodeclaim",
     "fleetwright.instruction",

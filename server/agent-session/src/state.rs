@@ -30,7 +30,6 @@ const MAX_CLOCK_SKEW: Millis = Millis::from_secs(30);
 /// Subject of the problem record for clock skew.
 pub const CLOCK_PROBLEM: &str = "the agent's clock";
 
-/// Settings of every session.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Maximum interval between two messages of an agent, in milliseconds.
@@ -80,14 +79,11 @@ pub enum SessionEvent {
     HelloReceived(AgentHello),
     /// The agent disconnected before the control loop answered its Hello.
     HandshakeAbandoned {
-        /// Cluster of the agent.
         cluster: ClusterName,
     },
-    /// Event for the cluster controller.
     ClusterEvent(Event),
 }
 
-/// Content of an agent's Hello.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentHello {
     /// Cluster name, as configured in the agent.
@@ -98,7 +94,6 @@ pub struct AgentHello {
     pub highest_epoch: u64,
     /// Cloud region; empty when the agent does not know it.
     pub region: String,
-    /// Version of the agent binary.
     pub agent_version: String,
     /// Version of the API server; empty when the agent does not know it.
     pub kubernetes_version: String,
@@ -143,7 +138,6 @@ impl OpenStream {
     }
 }
 
-/// Progress of snapshot synchronisation.
 #[derive(Debug)]
 enum SyncState {
     /// No snapshot yet; deltas predate it and are ignored.
@@ -154,7 +148,6 @@ enum SyncState {
     Synced { decoder: Box<Decoder>, sequence: u64 },
 }
 
-/// Session of one cluster.
 #[derive(Debug)]
 pub struct Session {
     cluster: ClusterName,
@@ -345,7 +338,6 @@ impl Session {
         self.api_server_unreachable
     }
 
-    /// Number of unacknowledged instructions.
     #[must_use]
     pub fn pending_instructions(&self) -> usize {
         self.outbox.len()
@@ -608,12 +600,10 @@ pub enum IdentityError {
         /// The first 100 characters of the name.
         excerpt: String,
     },
-    /// The Hello has no UID.
     #[error(
         "the Hello of cluster {cluster} has no cluster UID; it is required to distinguish clusters of the same name"
     )]
     MissingUid { cluster: ClusterName },
-    /// Another cluster has the name.
     #[error(
         "cluster name {cluster} belongs to the cluster with UID {known}, but this one has UID {shown}; rename one of \
          them"
@@ -622,7 +612,6 @@ pub enum IdentityError {
         cluster: ClusterName,
         /// UID of the cluster that has the name.
         known: String,
-        /// UID in the Hello.
         shown: String,
     },
 }

@@ -36,7 +36,6 @@ pub struct Bucket(BucketRow);
 /// The values of a bucket, for its row. Levels are millionths of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketRow {
-    /// What any lane may take.
     pub level: i64,
     /// What each lane has kept of the refill, in the order of [`PriorityLane::ALL`].
     pub kept: [i64; LANES],
@@ -48,7 +47,6 @@ pub struct BucketRow {
     pub throttled: Option<Timestamp>,
 }
 
-/// What a replica gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     /// Tokens by lane, in the order of [`PriorityLane::ALL`].
@@ -99,7 +97,6 @@ impl Bucket {
         Self(row)
     }
 
-    /// Its values.
     #[must_use]
     pub fn row(&self) -> &BucketRow {
         &self.0

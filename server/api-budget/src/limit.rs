@@ -8,7 +8,6 @@ pub(crate) const TOKEN: i64 = 1_000_000;
 pub struct Limit {
     /// Thousandths of a token per second.
     refill: i64,
-    /// Tokens.
     burst: i64,
     /// Tokens of a bucket that nobody has used yet.
     first: i64,
@@ -61,7 +60,6 @@ impl Limit {
         self.refill
     }
 
-    /// Level of a new bucket.
     pub(crate) fn first_level(self) -> i64 {
         self.first * TOKEN
     }

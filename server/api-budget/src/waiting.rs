@@ -5,7 +5,6 @@ use model::{PriorityLane, Timestamp};
 /// Calls of one lane that wait at one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LaneQueue {
-    /// Number of calls.
     pub count: u32,
     /// Since when the oldest of them waits. Means nothing without a call.
     pub since: Timestamp,
@@ -40,7 +39,6 @@ impl Waiting {
         self.0[lane.index()]
     }
 
-    /// Whether no call waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|queue| queue.count == 0)

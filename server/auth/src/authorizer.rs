@@ -32,12 +32,10 @@ const REPLICA_CLIENT: &str = "replica";
 /// Credentials that a peer has presented.
 #[derive(Debug, Clone, Default)]
 pub struct PresentedCredentials {
-    /// Bearer token.
     pub token: Option<String>,
     /// Client certificate and its chain, up to an authority that was trusted at the handshake.
     /// Empty when none was presented.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// Session of a browser.
     pub session: Option<PresentedSession>,
 }
 
@@ -56,7 +54,6 @@ pub type ExpiresAt = Option<SystemTime>;
 /// What is known of the UID that the agent of a cluster states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UidTrust {
-    /// No agent is authenticated.
     NotAuthenticated,
     /// The agent is authenticated by its name, and the trust file does not say its UID.
     Authenticated,
@@ -194,7 +191,6 @@ impl Authorizer {
         self.changes.subscribe()
     }
 
-    /// Whether peers have to authenticate.
     pub(crate) fn enforces(&self) -> bool {
         self.path.is_some()
     }

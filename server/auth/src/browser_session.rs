@@ -22,7 +22,6 @@ pub(crate) const COOKIE: &str = "__Host-fleetwright-session";
 /// Header that carries the key. A page of another origin cannot send it.
 pub(crate) const KEY_HEADER: &str = "x-fleetwright-session-key";
 
-/// Maximum duration of a session.
 pub(crate) const LIFETIME: Duration = Duration::from_hours(12);
 
 /// Maximum delay until a sign-out at another replica is noticed.
@@ -42,7 +41,6 @@ pub type Sha256Digest = [u8; 32];
 /// A session as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrowserSession {
-    /// Digest of the cookie's value.
     pub id_sha256: Sha256Digest,
     pub key_sha256: Sha256Digest,
     /// Name of the client in the trust file.
@@ -55,20 +53,17 @@ pub struct BrowserSession {
 
 /// Where sessions are stored, for all replicas.
 pub trait BrowserSessionStore: Send + Sync + fmt::Debug {
-    /// Stores a session.
     fn create<'a>(&'a self, session: &'a BrowserSession) -> BoxFuture<'a, Result<(), AuthError>>;
 
     /// The session with this id, also when it has expired.
     fn find<'a>(&'a self, id_sha256: &'a Sha256Digest) -> BoxFuture<'a, Result<Option<BrowserSession>, AuthError>>;
 
-    /// Deletes a session.
     fn delete<'a>(&'a self, id_sha256: &'a Sha256Digest) -> BoxFuture<'a, Result<(), AuthError>>;
 
     /// Deletes all sessions of a client that `credential` has signed in.
     fn delete_of<'a>(&'a self, client: &'a str, credential: &'a str) -> BoxFuture<'a, Result<(), AuthError>>;
 }
 
-/// What a browser presents.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PresentedSession {
     id: String,
@@ -90,7 +85,6 @@ impl PresentedSession {
     }
 }
 
-/// The value of a cookie.
 pub(crate) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = pairs.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));

@@ -14,20 +14,16 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-/// Connection limits of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Maximum unauthenticated connections.
     pub unauthenticated: usize,
     /// Maximum unauthenticated connections from one address.
     pub unauthenticated_per_address: usize,
-    /// Maximum admitted connections.
     pub admitted: usize,
     /// Maximum admitted connections of one client.
     pub admitted_per_client: usize,
     /// Admitted connections that only agents and clients of scope `operate` get.
     pub reserved: usize,
-    /// Maximum duration of a handshake.
     pub handshake: Duration,
     /// Maximum time until the first request, including the handshake.
     pub silence: Duration,
@@ -85,7 +81,6 @@ fn files(limits: &str) -> usize {
     if soft == "unlimited" { usize::MAX / 8 } else { soft.parse().unwrap_or(1_024) }
 }
 
-/// Connections of one listener.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: ConnectionLimits,
@@ -139,7 +134,6 @@ pub(crate) struct Claimant<'n> {
     pub(crate) operates: bool,
 }
 
-/// Why there is no slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoSlot {
     /// All are in use, but for those that are reserved for others.

@@ -12,14 +12,12 @@ use serde::{Deserialize, Deserializer};
 use super::cluster_access::ClusterAccess;
 use super::{AuthError, Client, ClientQuota, Scope};
 
-/// Content of the trust file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TrustFile {
     /// Agents. A cluster may have several entries; one match is sufficient.
     #[serde(default)]
     pub agents: Vec<AgentTrust>,
-    /// API clients.
     #[serde(default)]
     pub clients: Vec<ClientTrust>,
     /// How people sign in to the dashboard, besides by token.
@@ -31,7 +29,6 @@ pub(crate) struct TrustFile {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct AgentTrust {
-    /// Name of the cluster.
     pub cluster: String,
     /// Issuer and required claims of its tokens.
     #[serde(default, deserialize_with = "issuer_trust")]
@@ -70,7 +67,6 @@ fn audience() -> String {
 pub(crate) struct ClientTrust {
     /// Its name, for the audit.
     pub name: String,
-    /// What it may do.
     pub scope: Scope,
     /// SHA-256 of its token, in hexadecimal.
     pub(crate) token_sha256: Option<String>,

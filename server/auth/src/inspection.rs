@@ -28,7 +28,6 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The result of an inspection.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
     /// Number of valid `[[agents]]`.
@@ -168,7 +167,6 @@ fn doubts(line: usize, issuer: &IssuerTrust, missing: impl Fn(&Path) -> Option<S
     unreadable.chain(unencrypted).map(|message| Finding { line, message }).collect()
 }
 
-/// Lines of a text.
 struct Lines<'t>(&'t str);
 
 impl Lines<'_> {

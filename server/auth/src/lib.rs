@@ -49,9 +49,7 @@ use cluster_access::ClusterAccess;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Read the fleet.
     Read,
-    /// Request plans.
     Plan,
     /// Freeze, thaw, release a quarantine.
     Operate,
@@ -70,10 +68,8 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Authenticated API client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
-    /// Name for the audit log.
     pub name: String,
     /// Scope that the trust file grants.
     pub scope: Scope,
@@ -95,7 +91,6 @@ impl Client {
 /// Quota of a client; `None` has no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClientQuota {
-    /// Holds at one time.
     pub holds: Option<u32>,
     /// Price of the nodes of its holds, in micro-dollars per hour.
     pub hold_price: Option<i64>,

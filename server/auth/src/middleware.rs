@@ -31,7 +31,6 @@ use super::same_origin::{check_local, check_same_origin};
 use super::tls::Peer;
 use super::{AuthError, Client, ClientDenial, Scope};
 
-/// Access requirement of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessRequirement {
     /// No authentication.
@@ -112,7 +111,6 @@ impl<S> Layer<S> for AuthLayer {
     }
 }
 
-/// Service behind the authorization.
 #[derive(Clone)]
 pub struct AuthService<S> {
     authorizer: Arc<Authorizer>,
@@ -330,7 +328,6 @@ pub type Refusal = dyn Fn(&str, &Status) -> axum::response::Response + Send + Sy
 /// How pages are authorized, and how a refusal is told.
 #[derive(Clone)]
 pub struct PageAccess {
-    /// Who may see them.
     pub authorizer: Arc<Authorizer>,
     /// Paths of the API have errors of one form.
     pub refuse: Arc<Refusal>,

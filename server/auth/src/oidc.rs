@@ -96,7 +96,6 @@ fn is_own_path(path: &str) -> bool {
     path.starts_with('/') && !path.starts_with("//") && is_plain && path.len() <= 500
 }
 
-/// Requests to identity providers.
 #[derive(Debug)]
 pub(crate) struct OidcClient {
     requests: Arc<Semaphore>,

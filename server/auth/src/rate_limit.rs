@@ -13,7 +13,6 @@ pub struct TokenBuckets {
     at_ms: i64,
 }
 
-/// Rate limits of an agent.
 #[derive(Debug, Clone, Copy)]
 pub struct RateLimits {
     pub(crate) messages_burst: i64,
@@ -34,7 +33,6 @@ impl Default for RateLimits {
 }
 
 impl TokenBuckets {
-    /// Full buckets.
     pub fn new(limits: RateLimits, now_ms: i64) -> Self {
         Self { limits, messages: limits.messages_burst * 1000, bytes: limits.bytes_burst, at_ms: now_ms }
     }

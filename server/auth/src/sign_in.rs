@@ -38,7 +38,6 @@ struct SignIn {
     oidc: Arc<OidcClient>,
 }
 
-/// Routes of the sign-in.
 pub fn router(authorizer: Arc<Authorizer>) -> Router {
     Router::new()
         .route("/session", get(status).post(create).delete(end))
@@ -47,7 +46,6 @@ pub fn router(authorizer: Arc<Authorizer>) -> Router {
         .with_state(SignIn { authorizer, oidc: Arc::default() })
 }
 
-/// Who is signed in.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SessionStatus {
@@ -61,7 +59,6 @@ struct SessionStatus {
     expire_time: Option<Timestamp>,
     /// How a browser can sign in: `token`, `oidc`.
     methods: Vec<&'static str>,
-    /// Key of a new session.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }

@@ -35,7 +35,6 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Connections after the handshake that wait to be served.
 const ACCEPT_BACKLOG: usize = 64;
 
-/// Paths of the TLS files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     /// `listen.tls-certificate`: certificate chain of this server (PEM).
@@ -83,13 +82,10 @@ pub struct Certificates {
 
 type FileVersions = [Option<SystemTime>; 3];
 
-/// TLS configuration from the files.
 #[derive(Debug, Clone)]
 struct LoadedTls {
     config: Arc<ServerConfig>,
-    /// Verifies agent certificates.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
-    /// Digest of the server's certificate.
     digest: Vec<u8>,
 }
 
@@ -220,12 +216,9 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     CertificateDer::pem_file_iter(path).map_err(file_error)?.collect::<Result<_, _>>().map_err(file_error)
 }
 
-/// Peer of a connection.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// Remote address.
     pub address: SocketAddr,
-    /// Client certificate and its chain.
     pub certificates: Vec<CertificateDer<'static>>,
     /// Slot of the connection on its listener.
     pub slot: Arc<ConnectionSlot>,
@@ -251,7 +244,6 @@ impl Connection {
         self.ended.as_mut().poll(context).is_ready()
     }
 
-    /// Peer of this connection.
     pub fn peer(&self) -> Peer {
         let chain = match &self.transport {
             Transport::Plain(_) => None,

@@ -141,7 +141,6 @@ impl<'a> Cluster<'a> {
         rules.is_some_and(ClassRules::may_gain_from_bindings)
     }
 
-    /// Number of classes of pods.
     pub(crate) fn classes(&self) -> usize {
         self.classes.list.len()
     }

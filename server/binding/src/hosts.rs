@@ -73,7 +73,6 @@ pub(crate) struct Hosts<'a> {
     list: Vec<Host<'a>>,
     /// By node and number of the [`ResourceIndex`].
     free: Vec<i64>,
-    /// Number of resources.
     resources: usize,
     /// By node; incremented by every pod that is bound there.
     versions: Vec<u32>,
@@ -140,7 +139,6 @@ impl<'a> Hosts<'a> {
         self.versions[node] += 1;
     }
 
-    /// Takes what a pod uses.
     pub(crate) fn bind(&mut self, node: usize, demand: &Demand<'a>) {
         let free = &mut self.free[node * self.resources..][..self.resources];
         for (number, amount) in &demand.requests {

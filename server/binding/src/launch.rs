@@ -14,14 +14,12 @@ use crate::steps::Steps;
 /// pods, so few are left over a second time.
 const MAX_ROUNDS: usize = 4;
 
-/// What a launch ends at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Realised {
     /// Hourly cost of all nodes that were launched for pods.
     pub cost: MicroUsd,
     /// Nodes that were launched for pods that found their planned node taken.
     pub extra_nodes: usize,
-    /// Pods that the plan places.
     pub pods: usize,
     /// Pods bound where planned, with pods that differ in their names only interchangeable.
     pub where_planned: usize,

@@ -19,7 +19,6 @@ struct Key<'a> {
 /// The nodes of an input, by class.
 #[derive(Debug)]
 pub(crate) struct NodeClasses {
-    /// The class of each node.
     of_node: Vec<u32>,
     /// One node of each class, by index.
     examples: Vec<usize>,

@@ -27,7 +27,6 @@ pub struct Order {
     /// Seed of the order of workloads of equal priority, of the order of nodes, and of the choice
     /// between nodes of equal score.
     pub seed: u64,
-    /// How nodes become ready.
     pub joining: Joining,
 }
 
@@ -121,7 +120,6 @@ impl Queue {
         Self(runs.map(|run| Run { class: class(&run[0]), positions: run.to_vec(), bound: 0 }).collect())
     }
 
-    /// Number of pods.
     fn pods(&self) -> usize {
         self.0.iter().map(|run| run.positions.len() - run.bound).sum()
     }

@@ -19,7 +19,6 @@ use crate::scores::HARD_POD_AFFINITY;
 use crate::steps::Steps;
 use crate::tallies::{Domains, Tallies};
 
-/// A hard spread constraint.
 #[derive(Debug)]
 pub(crate) struct HardSpread {
     pub(crate) tally: usize,
@@ -29,7 +28,6 @@ pub(crate) struct HardSpread {
     pub(crate) own: i64,
 }
 
-/// A soft spread constraint.
 #[derive(Debug)]
 pub(crate) struct SoftSpread {
     pub(crate) tally: usize,
@@ -71,7 +69,6 @@ impl ClassRules<'_> {
     }
 }
 
-/// Compiles the rules of classes.
 #[derive(Debug)]
 pub(crate) struct Compiler<'a, 'b> {
     pub(crate) input: &'a PlanningInput,

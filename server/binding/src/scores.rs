@@ -11,13 +11,9 @@ mod tests;
 /// The highest score of a plugin.
 pub(crate) const MAX: i64 = 100;
 
-/// Weight of TaintToleration.
 pub(crate) const TAINT_TOLERATION: i64 = 3;
-/// Weight of NodeAffinity.
 pub(crate) const NODE_AFFINITY: i64 = 2;
-/// Weight of PodTopologySpread.
 pub(crate) const POD_TOPOLOGY_SPREAD: i64 = 2;
-/// Weight of InterPodAffinity.
 pub(crate) const INTER_POD_AFFINITY: i64 = 2;
 /// Weight that a required pod affinity term of a bound pod has (`hardPodAffinityWeight`).
 pub(crate) const HARD_POD_AFFINITY: i64 = 1;

@@ -16,12 +16,10 @@ pub(crate) const MAX_FEW_DOMAINS: usize = 16;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FewDomains {
     key: usize,
-    /// A bit for each domain.
     domains: u16,
 }
 
 impl FewDomains {
-    /// The number of the key.
     pub(crate) fn key(self) -> usize {
         self.key
     }
@@ -86,7 +84,6 @@ pub(crate) struct Tally {
     pub(crate) key: usize,
     /// Pods by domain.
     counts: Vec<i64>,
-    /// Pods in all domains.
     total: i64,
     minimum: Minimum,
     /// The number of its [`CountedNodes`].
@@ -134,7 +131,6 @@ impl Tally {
         tallies.nodes[self.nodes].drained == DrainedNodes::Count
     }
 
-    /// Whether no pod is counted.
     pub(crate) fn is_empty(&self) -> bool {
         self.total == 0
     }
@@ -294,7 +290,6 @@ impl Tallies {
         &self.list[number]
     }
 
-    /// Number of tallies.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }

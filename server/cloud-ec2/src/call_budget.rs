@@ -15,7 +15,6 @@ use std::pin::Pin;
 pub(crate) use client::BudgetedClient;
 pub use local::LocalBudget;
 
-/// Future of a budget's operation.
 pub type BudgetFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where calls of EC2 get their tokens.

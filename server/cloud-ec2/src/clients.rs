@@ -34,7 +34,6 @@ pub(crate) struct Connection {
     /// Sends the calls of EC2, within their rate limits.
     budgeted: SharedHttpClient,
     http: SharedHttpClient,
-    /// With the server's own credentials.
     sts: aws_sdk_sts::Client,
 }
 
@@ -51,7 +50,6 @@ impl Connection {
         Self::new(&loaded, region, endpoint, http, budget)
     }
 
-    /// With explicit credentials.
     pub(crate) fn with_credentials(
         region: &str,
         endpoint: Option<&str>,

@@ -98,7 +98,6 @@ impl Launches {
         self.state().templates.use_known(name, now)
     }
 
-    /// The template exists.
     pub(crate) fn add_template(&self, name: &str, now: Timestamp) {
         self.state().templates.add(name, now);
     }

@@ -98,7 +98,6 @@ type Found<T> = (Option<T>, Resolution, Millis);
 struct OldestAnswer(Millis);
 
 impl OldestAnswer {
-    /// The value of an answer.
     fn value<V>(&mut self, served: Served<V>) -> V {
         self.0 = self.0.max(served.age);
         served.value

@@ -151,7 +151,6 @@ impl Ec2Cloud {
         &self.settings
     }
 
-    /// The current time.
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
     }

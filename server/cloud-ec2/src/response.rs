@@ -17,15 +17,11 @@ use crate::failure::{CREATE_FLEET, refused, refused_option};
 use crate::instance;
 use crate::terms::Terms;
 
-/// The request of a response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
     pub(crate) request: &'a LaunchRequest,
-    /// Overrides of the fleet request.
     pub(crate) offered: &'a [Override],
-    /// Settings of the request.
     pub(crate) terms: &'a Terms,
-    /// Time of the response.
     pub(crate) now: Timestamp,
 }
 

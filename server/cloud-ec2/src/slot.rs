@@ -23,7 +23,6 @@ pub(crate) struct Served<V> {
     pub(crate) age: Millis,
 }
 
-/// The state of one value.
 #[derive(Debug)]
 pub(crate) struct Slot<V> {
     found: Option<(V, Timestamp)>,

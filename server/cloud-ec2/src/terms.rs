@@ -128,7 +128,6 @@ impl Terms {
         })
     }
 
-    /// Encodes the terms.
     pub(crate) fn to_text(&self) -> Text {
         // Strings always serialize.
         Text::from(serde_json::to_string(self).unwrap_or_default())

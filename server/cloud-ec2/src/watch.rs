@@ -14,7 +14,6 @@ use model::{Millis, Text, Timestamp};
 /// thousand instances costs a few calls.
 pub(crate) const LISTING_INTERVAL: Millis = Millis::from_secs(10);
 
-/// State of the previous listing.
 #[derive(Debug, Default)]
 pub(crate) struct InstanceWatcher {
     next: Timestamp,

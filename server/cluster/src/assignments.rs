@@ -114,7 +114,6 @@ impl Assignments {
         self.assign(pod, target, Some(until));
     }
 
-    /// Removes all reservations for successors.
     pub fn clear_successors(&mut self) {
         self.successors.clear();
     }

@@ -99,7 +99,6 @@ impl AuxiliaryRecords {
         self.attach.remove(node);
     }
 
-    /// Attach limits of all nodes.
     pub(super) fn attach_records(&self) -> impl Iterator<Item = AttachRecord> {
         self.attach.iter().map(|(node, limits)| AttachRecord { node: node.clone(), limits: limits.clone() })
     }

@@ -9,7 +9,6 @@ use super::target::Target;
 use model::{ClaimName, Labels, NodeName, PodShape, Resources, Text};
 
 impl ClusterState {
-    /// Replaces the bookings.
     pub fn set_bookings(&mut self, bookings: Bookings) {
         *self.bookings_mut() = bookings;
         self.mark_changed();

@@ -41,21 +41,14 @@ pub struct Booking {
     pub hold: HoldId,
     /// Position of the pod set in the hold.
     pub pod_set: u32,
-    /// Name of the pod set.
     pub name: Text,
-    /// Namespace of the pods.
     pub namespace: Text,
-    /// What scheduling evaluates of them.
     pub shape: Arc<PodShape>,
-    /// Labels of the pods.
     pub labels: Arc<Labels>,
-    /// The node.
     pub target: Target,
-    /// Number of pods.
     pub pods: u32,
 }
 
-/// The bookings of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bookings {
     /// By hold.

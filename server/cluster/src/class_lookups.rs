@@ -37,7 +37,6 @@ pub struct ClassLookup {
 struct LookupTimes {
     /// By then it was the value.
     first: Timestamp,
-    /// It was still the value.
     last: Timestamp,
 }
 

@@ -35,7 +35,6 @@ const REGISTERED: &str = "Registered";
 /// with negligible probability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConditionDigest {
-    /// Sum of the conditions' hashes.
     sum: u64,
     consolidatable: bool,
     registered: bool,

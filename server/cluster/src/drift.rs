@@ -29,12 +29,10 @@ impl ClusterState {
         drift::next_drift(&self.drift_claim(claim), &self.drift_pool(claim, pool), now)
     }
 
-    /// Sets how instances are compared.
     pub fn set_comparison_rules(&mut self, rules: ComparisonRules) {
         self.evidence_mut().rules = rules;
     }
 
-    /// How instances are compared.
     pub fn comparison_rules(&self) -> ComparisonRules {
         self.evidence().rules
     }

@@ -16,7 +16,6 @@ pub struct ListedInstances {
 /// An instance of the last listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedDetails {
-    /// What it runs with.
     pub details: Arc<InstanceDetails>,
     /// When this process learned of it from a listing: it was launched before.
     pub known_since: Timestamp,

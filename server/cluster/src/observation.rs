@@ -13,7 +13,6 @@ pub enum Observation {
     Snapshot(Box<ClusterSnapshot>),
     /// An object was created or changed.
     Upsert(Box<Object>),
-    /// An object was deleted.
     Delete(Key),
 }
 
@@ -30,56 +29,43 @@ impl Observation {
 pub struct ClusterSnapshot {
     pub pods: Vec<PodRecord>,
     pub nodes: Vec<NodeRecord>,
-    /// NodeClaims.
     pub claims: Vec<ClaimRecord>,
     /// NodePools, each with the catalogue of its NodeClass.
     pub pools: Vec<PoolRecord>,
-    /// DaemonSets.
     pub daemons: Vec<DaemonRecord>,
     pub namespaces: Vec<NamespaceRecord>,
-    /// PodDisruptionBudgets.
     pub budgets: Vec<PodBudgetRecord>,
     /// EC2NodeClasses.
     pub classes: Vec<ClassRecord>,
-    /// Attach limits of nodes.
     pub attach: Vec<AttachRecord>,
     pub autoscalers: Vec<AutoscalerRecord>,
     /// Objects that cannot be read or watched.
     pub problems: Vec<ProblemRecord>,
 }
 
-/// One observed object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Object {
     Pod(PodRecord),
     Node(NodeRecord),
-    /// A NodeClaim.
     Claim(ClaimRecord),
-    /// A NodePool.
     Pool(PoolRecord),
-    /// A DaemonSet.
     Daemon(DaemonRecord),
     Namespace(NamespaceRecord),
-    /// A PodDisruptionBudget.
     PodBudget(PodBudgetRecord),
     /// An EC2NodeClass.
     Class(ClassRecord),
     /// The attach limits of a node.
     Attach(AttachRecord),
-    /// Another autoscaler.
     Autoscaler(AutoscalerRecord),
     /// An object that cannot be read or watched.
     Problem(ProblemRecord),
 }
 
-/// Identity of one observed object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     Pod(PodKey),
     Node(NodeName),
-    /// A NodeClaim.
     Claim(ClaimName),
-    /// A NodePool.
     Pool(PoolName),
     /// A DaemonSet, by namespace and name.
     Daemon(Text, Text),
@@ -90,7 +76,6 @@ pub enum Key {
     Class(Text),
     /// The attach limits of a node.
     Attach(NodeName),
-    /// Another autoscaler.
     Autoscaler(Text),
     /// A problem, by its object.
     Problem(Text),

@@ -50,7 +50,6 @@ impl Eq for ByKey {}
 /// [`PodIndices::of`].
 #[derive(Debug, Clone, Default, PartialEq)]
 struct PodIndices {
-    /// Non-terminal pods of each node.
     by_node: FxHashMap<NodeName, BTreeSet<PodKey>>,
     /// Number of non-terminal pods on each node, without DaemonSet pods.
     non_daemon: FxHashMap<NodeName, usize>,
@@ -61,7 +60,6 @@ struct PodIndices {
     nominated: BTreeSet<PodKey>,
     /// Number of ready pods of each workload, by namespace and workload.
     ready: FxHashMap<(Text, Text), usize>,
-    /// Number of terminal pods.
     ended: usize,
     /// Number of workload pods that are bound and not terminating.
     bound: usize,

@@ -45,7 +45,6 @@ pub struct MovedPart {
 /// What the drain of a machine moves, as the next owner of the cluster reads it from the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecidedMoves {
-    /// The machine.
     pub claim: ClaimName,
     /// The owners of its pods, if consolidation drains it.
     pub owners: BTreeSet<PodOwner>,
@@ -63,7 +62,6 @@ impl DecidedMoves {
     }
 }
 
-/// A drain that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Drain {
     /// The owners of the pods that consolidation moves by it.

@@ -40,7 +40,6 @@ pub enum Scheduling {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRecord {
-    /// Namespace and name.
     pub key: PodKey,
     /// UID, which differs between pods of the same name.
     pub uid: Text,
@@ -61,7 +60,6 @@ pub struct PodRecord {
     pub own_nomination: Option<NodeName>,
     /// `status.phase`.
     pub phase: PodPhase,
-    /// It has a deletion timestamp.
     pub terminating: bool,
     /// Condition `PodScheduled`.
     pub scheduling: Scheduling,
@@ -129,7 +127,6 @@ impl PodRecord {
         }
     }
 
-    /// Whether it has ended.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
@@ -233,7 +230,6 @@ pub struct NodeRecord {
     pub unmet: Vec<UnmetCondition>,
     /// Annotation `karpenter.sh/do-not-repair` is `true`.
     pub do_not_repair: bool,
-    /// It has a deletion timestamp.
     pub deleting: bool,
     /// `karpenter.sh/do-not-disrupt`; a Node that cannot be read completely is always protected.
     pub do_not_disrupt: Option<DoNotDisrupt>,
@@ -284,23 +280,19 @@ pub struct UnmetCondition {
     pub since: Timestamp,
 }
 
-/// A NodeClaim.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClaimRecord {
     pub name: ClaimName,
     /// `metadata.uid`; empty while the API server has not created it.
     pub uid: Text,
-    /// NodePool of the NodeClaim.
     pub pool: PoolName,
     /// EC2NodeClass of the NodePool.
     pub node_class: Text,
     /// Labels that its Node will have.
     pub labels: Labels,
-    /// Taints of the initialized node.
     pub taints: Vec<Taint>,
     /// Taints that are removed before the node is initialized.
     pub startup_taints: Vec<Taint>,
-    /// Requirements of the launch.
     pub requirements: Requirements,
     /// Sum of the requests of its planned pods and daemons.
     pub requests: Resources,
@@ -310,7 +302,6 @@ pub struct ClaimRecord {
     pub capacity: Resources,
     /// `status.allocatable`.
     pub allocatable: Resources,
-    /// It has a deletion timestamp.
     pub deleting: bool,
     /// It was created by this product, or handed over to it; others are counted and never changed.
     pub ours: bool,
@@ -359,14 +350,11 @@ pub struct ClaimDriftFacts {
 /// Facts of a launched instance, for its NodeClaim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchedFacts {
-    /// Provider id of the instance.
     pub provider_id: ProviderId,
     /// Labels that the launch determined: type, zone, capacity type, and those of the type in the
     /// catalogue.
     pub labels: Labels,
-    /// Resources of the instance.
     pub capacity: Resources,
-    /// Resources that pods can use.
     pub allocatable: Resources,
     /// Id of the image; empty when unknown.
     pub image: Text,
@@ -378,12 +366,10 @@ pub struct PoolRecord {
     /// The scheduling part. The catalogue is that of its NodeClass; unavailable offerings are
     /// marked later.
     pub pool: NodePool,
-    /// Its disruption settings.
     pub disruption: DisruptionPolicy,
     /// `metadata.generation` of NodePool and NodeClass, or any other text that changes with their
     /// specifications.
     pub revision: Text,
-    /// Its metadata.
     pub meta: PoolMeta,
     /// What the drift of its NodeClaims is found by.
     pub drift: PoolDriftFacts,
@@ -404,13 +390,11 @@ pub struct PoolDriftFacts {
     pub own_class_hash: Option<VersionedHash>,
 }
 
-/// Metadata of a NodePool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolMeta {
     pub uid: Text,
     /// `metadata.generation`.
     pub generation: i64,
-    /// It has a deletion timestamp.
     pub deleting: bool,
     /// The annotation `fleetwright.dev/managed`, if `true` or `false`.
     pub managed: Option<bool>,
@@ -427,7 +411,6 @@ pub struct DaemonRecord {
     pub name: Text,
     /// Its pod, with the tolerations that the DaemonSet controller adds.
     pub shape: Arc<PodShape>,
-    /// Labels of its pod.
     pub labels: Arc<Labels>,
 }
 
@@ -437,7 +420,6 @@ pub struct NamespaceRecord {
     pub labels: Labels,
 }
 
-/// A PodDisruptionBudget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodBudgetRecord {
     /// Its namespace, which is that of the pods that it selects.
@@ -481,7 +463,6 @@ pub struct ClassRecord {
     pub uid: Text,
     /// `metadata.generation`.
     pub generation: i64,
-    /// It has a deletion timestamp.
     pub deleting: bool,
     /// It carries the finalizer `karpenter.k8s.aws/termination`.
     pub has_finalizer: bool,
@@ -501,7 +482,6 @@ pub struct ClassRecord {
 pub struct ProblemRecord {
     /// The object, such as `node n1`.
     pub about: Text,
-    /// The cause and its consequence.
     pub reason: Text,
 }
 
@@ -514,12 +494,10 @@ pub struct AttachRecord {
     pub limits: Vec<(Text, i64)>,
 }
 
-/// Another autoscaler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AutoscalerRecord {
     /// `karpenter` or `cluster-autoscaler`.
     pub name: Text,
-    /// Whether it is active.
     pub live: bool,
     /// Evidence that it is active, such as its Lease; empty without any.
     pub evidence: Text,

@@ -7,7 +7,6 @@ use model::{ClaimName, Millis, PodKey, PoolName, Timestamp};
 /// The replacement of a machine by other capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replacement {
-    /// Why the machine is removed.
     pub reason: DisruptionReason,
     /// When it began.
     pub since: Timestamp,
@@ -21,7 +20,6 @@ pub struct Replacement {
 pub struct RecordedReplacement {
     /// NodeClaim of the machine that is replaced.
     pub claim: ClaimName,
-    /// Its NodePool.
     pub pool: PoolName,
     /// Why, since when, and whether its pods are planned elsewhere.
     pub begun: Replacement,
@@ -32,7 +30,6 @@ pub struct RecordedReplacement {
 /// What the previous owner of a cluster recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplacementsRead {
-    /// Replacements under way.
     pub replacements: Vec<RecordedReplacement>,
     /// NodePools that wait after a failure.
     pub waits: Vec<(PoolName, ReplacementWait)>,
@@ -43,6 +40,5 @@ pub struct ReplacementsRead {
 pub struct ReplacementWait {
     /// The whole wait; the next one is twice as long.
     pub wait: Millis,
-    /// Its end.
     pub until: Timestamp,
 }

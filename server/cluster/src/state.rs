@@ -621,7 +621,6 @@ impl ClusterState {
         self.pods.workload()
     }
 
-    /// Number of pods.
     #[must_use]
     pub fn pod_count(&self) -> usize {
         self.pods.len()
@@ -654,7 +653,6 @@ impl ClusterState {
         self.pools.values()
     }
 
-    /// The NodePool of that name.
     #[must_use]
     pub fn pool(&self, name: &PoolName) -> Option<&PoolRecord> {
         self.pools.get(name)

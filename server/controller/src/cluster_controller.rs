@@ -98,7 +98,6 @@ pub struct ClusterController {
     pub(crate) operator_confirmed_until: Option<Timestamp>,
     /// Last reported finding about missing NodeClaims.
     pub(crate) last_absence_finding: Option<Finding>,
-    /// Garbage collection state.
     pub(crate) gc: GarbageCollector,
     pub(crate) state: CopyOnWrite<ClusterState>,
     /// Which pods are planned, and when.
@@ -107,7 +106,6 @@ pub struct ClusterController {
     pub(crate) notices: Notices,
     /// Owners of pods on machines that the cloud interrupted lately.
     pub(crate) interrupted_owners: InterruptedOwners,
-    /// Guardrail state of this cluster.
     pub(crate) guardrails: ClusterGuardrails,
     /// NodeClaims of this server and their instructions in flight.
     pub(crate) claims: NodeClaims,
@@ -117,21 +115,17 @@ pub struct ClusterController {
     pub(crate) decisions: DecisionQueue,
     /// What the store has of the replacements under way.
     pub(crate) replacement_records: ReplacementRecords,
-    /// Room that clients hold.
     pub(crate) holds: Holds,
     /// When the disruption methods run.
     pub(crate) disruption: Disruption,
-    /// What machines have cost.
     pub(crate) cost_records: CostRecords,
     /// What has become of machines, in numbers.
     pub(crate) lifecycle_counter: LifecycleCounter,
-    /// How long pods wait.
     pub(crate) pod_durations: PodDurationObserver,
     /// The last nodes that went.
     pub(crate) removed_nodes: RemovedNodes,
     /// What EC2NodeClasses were resolved to.
     pub(crate) node_classes: NodeClassResolver,
-    /// Conditions and events already written.
     pub(crate) status_reporter: StatusReporter,
     /// When this cluster has to be advanced without an event.
     pub(crate) next_wakeup: Option<Timestamp>,
@@ -226,7 +220,6 @@ impl ClusterController {
         self.region.limits_version() != self.limits_version
     }
 
-    /// Observed state of the cluster.
     #[must_use]
     pub fn state(&self) -> &ClusterState {
         &self.state

@@ -21,9 +21,7 @@ pub(crate) struct CostView<'c> {
     smallest: Vec<CpuAndMemory>,
     /// Room that holds book and that no pod has taken.
     held: BTreeMap<NodeName, CpuAndMemory>,
-    /// Whether something keeps all nodes.
     is_blocked: bool,
-    /// Machines of each NodePool.
     machines: BTreeMap<&'c PoolName, usize>,
     now: Timestamp,
 }

@@ -16,14 +16,11 @@ use model::{
     Taint, Text, Timestamp,
 };
 
-/// Why a decision was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DecisionReason {
     /// Pods are pending, or a NodePool has fewer nodes than its replicas.
     Provision,
-    /// A client holds capacity.
     Hold,
-    /// A disruption method removes nodes.
     Disruption(MethodReason),
 }
 
@@ -80,22 +77,18 @@ pub struct DecisionId(pub u64);
 pub struct Decision {
     /// Unique and increasing within one controller.
     pub id: DecisionId,
-    /// The cluster of the decision.
     pub cluster: ClusterName,
     /// When it was made.
     pub at: Timestamp,
     /// When it was due: the end of its batch window or wait. The time from `due` to `at` was spent
     /// in queues and planning.
     pub due: Timestamp,
-    /// Why it was made.
     pub reason: DecisionReason,
     /// It is recorded only, in shadow mode.
     pub shadow: bool,
     /// Version of the cluster state that it was made from.
     pub state_version: u64,
-    /// Machines to launch.
     pub launches: Vec<PlannedMachine>,
-    /// Machines to remove.
     pub removals: Vec<Removal>,
     /// What is removed, in the order of `removals`.
     pub removed: Vec<OutgoingNode>,
@@ -174,11 +167,9 @@ impl Decision {
 /// A node that a decision removes, or puts under replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutgoingNode {
-    /// Its NodeClaim.
     pub claim: ClaimName,
     /// Its Node; empty before it joins.
     pub node: NodeName,
-    /// NodePool of the NodeClaim.
     pub pool: PoolName,
     /// Instance type; empty if it is not known.
     pub instance_type: Text,
@@ -206,12 +197,9 @@ impl Decision {
     }
 }
 
-/// A machine of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedMachine {
-    /// The NodeClaim to create.
     pub claim: ClaimOrder,
-    /// The instance to launch.
     pub launch: LaunchOrder,
     /// Pods assigned to it.
     pub pods: Vec<PodKey>,
@@ -224,13 +212,10 @@ pub struct PlannedMachine {
 pub struct ClaimOrder {
     /// `metadata.name`.
     pub name: ClaimName,
-    /// NodePool of the NodeClaim.
     pub pool: PoolName,
     /// EC2NodeClass of the NodePool.
     pub node_class: Text,
-    /// Labels of NodeClaim and Node.
     pub labels: Labels,
-    /// Taints of the initialized node.
     pub taints: Vec<Taint>,
     /// Taints that are removed before the node is initialized.
     pub startup_taints: Vec<Taint>,

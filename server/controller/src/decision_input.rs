@@ -17,7 +17,6 @@ pub struct DecisionInput {
     /// The planner's input, without pods and pools that guardrails held back, with unavailable
     /// offerings marked.
     pub input: PlanningInput,
-    /// What was planned from it.
     pub answer: DecisionAnswer,
 }
 
@@ -26,7 +25,6 @@ pub struct DecisionInput {
 pub enum DecisionAnswer {
     /// A plan of the pending pods, and its report with the reasons.
     Pods(Box<(Plan, PlanReport)>),
-    /// A plan of disruption.
     Disruption {
         /// What it was made from besides the planning input.
         request: Box<DisruptionRequest>,

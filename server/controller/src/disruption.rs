@@ -83,7 +83,6 @@ pub(crate) struct Disruption {
     last_pass: Option<Timestamp>,
     /// Whether anything changed since the last pass.
     changed_since_pass: bool,
-    /// Replacements that failed.
     pub(crate) backoff: ReplacementBackoff,
     /// The decision that put a node under replacement, by its NodeClaim.
     planned_by: BTreeMap<ClaimName, DecisionId>,
@@ -109,14 +108,12 @@ struct Maintenance {
 /// Time after which maintenance that the cloud has told of no more is over or cancelled.
 const MAINTENANCE_TTL: Millis = Millis::from_hours(1);
 
-/// Removals that a method proposes.
 #[derive(Debug)]
 pub(crate) struct Proposal {
     pub method: &'static dyn Method,
     /// What the method selected from; `None` if it selected nothing.
     pub selected: Option<Box<Selected>>,
     pub removals: Vec<Removal>,
-    /// How their Nodes are drained.
     pub drain_terms: DrainTerms,
     /// Machines to replace before they may be removed.
     pub replacements: Vec<PlannedReplacement>,
@@ -137,14 +134,12 @@ impl Selected {
     }
 }
 
-/// What a pass found.
 #[derive(Debug, Default)]
 pub(crate) struct Pass {
     /// A proposal for each method that ran, with or without removals.
     pub proposals: Vec<Proposal>,
     /// Number of machines that budgets hold back, by NodePool.
     pub held_by_budget: BTreeMap<PoolName, usize>,
-    /// NodePools whose repairs are blocked.
     pub blocked_repairs: BTreeMap<PoolName, BlockedRepair>,
 }
 
@@ -251,7 +246,6 @@ impl Disruption {
         pass
     }
 
-    /// Runs the urgent methods.
     pub fn reconcile_urgent(view: &DisruptionView<'_>) -> Vec<Proposal> {
         let proposal = |method: &'static dyn Method| {
             let input = method.read(view);

@@ -38,14 +38,12 @@ const GRACE: Millis = Millis::from_secs(2);
 /// A plan whose answer has not arrived after this time is forgotten.
 const LOST_AFTER: Millis = Millis::from_mins(5);
 
-/// The share of the processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DisruptionShare {
     /// Microseconds of a processor in each second; `None` is no limit.
     micros_per_second: Option<i64>,
 }
 
-/// No limit.
 impl Default for DisruptionShare {
     fn default() -> Self {
         Self { micros_per_second: None }
@@ -72,11 +70,9 @@ impl DisruptionShare {
 /// What plans of disruption did since the process started, and what waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DisruptionTotals {
-    /// Plans that began.
     pub begun: u64,
     /// Time that they were due before they began, in sum.
     pub waited: Millis,
-    /// The longest of these times.
     pub longest_wait: Millis,
     /// Times that a cluster was told to wait because the allowance was used up or every thread was busy.
     pub deferred: u64,
@@ -119,7 +115,6 @@ type QueueKey = (Timestamp, ClusterName);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DisruptionDemand<'d> {
     pub cluster: &'d ClusterName,
-    /// Number of the plan request.
     pub plan: PlanNumber,
     /// When it became due.
     pub since: Timestamp,
@@ -186,7 +181,6 @@ impl DisruptionAllowance {
         self.in_progress.retain(|_, plan| plan.cluster != *cluster);
     }
 
-    /// The cluster waits no longer.
     fn withdraw(&mut self, cluster: &ClusterName) {
         if let Some((key, _)) = self.waiting.remove(cluster) {
             self.order.remove(&key);

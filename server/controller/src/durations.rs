@@ -49,7 +49,6 @@ impl DurationHistogram {
         &self.counts
     }
 
-    /// Sum of all durations.
     #[must_use]
     pub fn sum(&self) -> Millis {
         self.sum
@@ -89,13 +88,11 @@ impl DurationSummary {
         Some(QUANTILES.map(|quantile| durations[rank(quantile)]))
     }
 
-    /// Number of all durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Sum of all durations.
     #[must_use]
     pub fn sum(&self) -> Millis {
         self.sum

@@ -26,7 +26,6 @@ pub enum Effect {
     RecordDecision(Box<Decision>),
     /// Send an instruction to the agent; answered by `InstructionAcked` or `InstructionFailed`.
     Instruct {
-        /// The target cluster.
         cluster: ClusterName,
         /// Correlates the answer; sending the instruction twice is harmless.
         id: InstructionId,
@@ -37,18 +36,14 @@ pub enum Effect {
     /// Terminate an instance; answered by `InstanceGone` when it has ended, by `TerminateRefused`
     /// when its tags name another cluster, and by `Inspected` when the cloud does not know it.
     Terminate {
-        /// The target cluster.
         cluster: ClusterName,
         /// UID of the cluster, the only one whose instances are terminated; empty when unknown.
         cluster_uid: Text,
-        /// Name of the NodeClaim.
         claim: ClaimName,
-        /// Provider id of the instance.
         provider_id: ProviderId,
     },
     /// Request a snapshot from the agent; answered by observations.
     Resync {
-        /// The target cluster.
         cluster: ClusterName,
         /// Why, for logs.
         reason: Text,
@@ -59,13 +54,10 @@ pub enum Effect {
     /// Describe a launched instance; answered by `Launched`, by `InstanceGone` when it has ended,
     /// or by `Inspected` when the cloud does not know it.
     Describe {
-        /// The target cluster.
         cluster: ClusterName,
-        /// Name of the NodeClaim.
         claim: ClaimName,
         /// Launch attempt, from 1.
         attempt: u32,
-        /// Provider id of the instance.
         provider_id: ProviderId,
     },
     /// Resolve an EC2NodeClass: look up what it selects; answered by `NodeClassResolved`.
@@ -73,54 +65,41 @@ pub enum Effect {
     /// Ask the cloud about one instance by its id; answered by `Inspected`. Not ordered after other
     /// calls in progress.
     Inspect {
-        /// The target cluster.
         cluster: ClusterName,
         /// UID of the cluster; empty when unknown.
         cluster_uid: Text,
-        /// Name of the NodeClaim.
         claim: ClaimName,
-        /// Provider id of the instance.
         provider_id: ProviderId,
     },
     /// Ask the cloud what it says itself about instances that notices name; answered by `NoticesAnswered`. Not ordered
     /// after other calls in progress.
     ConfirmNotices {
-        /// The target cluster.
         cluster: ClusterName,
         /// Provider ids of the instances, and what the notices say.
         notices: Vec<(ProviderId, InterruptionKind)>,
     },
     /// Ask the store for the probes of offerings; answered by `ProbesAnswered`, or not at all.
     ClaimProbes {
-        /// The cluster whose pods wait.
         cluster: ClusterName,
-        /// The offerings.
         keys: Vec<OfferingKey>,
     },
     /// Close the launch record of a NodeClaim: no operation is in progress for it. Not answered.
     CloseLaunch {
-        /// The target cluster.
         cluster: ClusterName,
-        /// Name of the NodeClaim.
         claim: ClaimName,
     },
     /// Record the instance of a launch whose outcome was not recorded. Not answered.
     RecordLaunched {
-        /// The target cluster.
         cluster: ClusterName,
-        /// Name of the NodeClaim.
         claim: ClaimName,
         /// Launch attempt, from 1.
         attempt: u32,
-        /// Provider id of the instance.
         provider_id: ProviderId,
     },
     /// Delete the records of replacements that have ended, and write the waits of NodePools that have changed. Not
     /// answered.
     EndReplacements {
-        /// The target cluster.
         cluster: ClusterName,
-        /// NodeClaims whose replacements have ended.
         claims: Vec<ClaimName>,
         /// The wait of each NodePool; `None` when it waits no longer.
         waits: Vec<(PoolName, Option<ReplacementWait>)>,
@@ -129,35 +108,30 @@ pub enum Effect {
     },
     /// Write what has become of a hold. Not answered.
     WriteHold {
-        /// The target cluster.
         cluster: ClusterName,
         hold: HoldId,
         status: Box<HoldStatus>,
     },
     /// Persist the object counts of a cluster, replacing the previous ones. Not answered.
     PersistCounts {
-        /// The target cluster.
         cluster: ClusterName,
         /// The counts, without machines.
         counts: ObjectCounts,
     },
     /// Write what machines have cost; answered by `CostsRecorded`.
     RecordCosts {
-        /// The target cluster.
         cluster: ClusterName,
         /// Intervals that are over, and those of machines that run as far as they are charged.
         intervals: Vec<CostInterval>,
     },
     /// Report a finding to users. Not answered.
     ReportFinding {
-        /// The target cluster.
         cluster: ClusterName,
         finding: Finding,
     },
     /// The view of this cluster has changed; read it with
     /// [`RegionController::view`](super::RegionController::view).
     PublishView {
-        /// The target cluster.
         cluster: ClusterName,
     },
 }
@@ -202,15 +176,12 @@ pub enum Instruction {
     CreateClaim(ClaimOrder),
     /// Write the launched instance into the NodeClaim's labels and status.
     MarkLaunched {
-        /// Name of the NodeClaim.
         claim: ClaimName,
-        /// Facts of the launched instance.
         facts: LaunchedFacts,
     },
     /// Copy labels and taints to the Node, then remove `karpenter.sh/unregistered` and set
     /// `karpenter.sh/registered`.
     RegisterNode {
-        /// Name of the NodeClaim.
         claim: ClaimName,
         node: NodeName,
         /// Labels to set, overriding existing ones.
@@ -224,19 +195,16 @@ pub enum Instruction {
     /// Nominate pods for this Node, which is registered already.
     NominatePods {
         node: NodeName,
-        /// Pods that are still pending.
         nominations: Vec<PodNomination>,
     },
     /// Set `karpenter.sh/initialized` on Node and NodeClaim.
     InitializeNode {
-        /// Name of the NodeClaim.
         claim: ClaimName,
         node: NodeName,
     },
     /// Taint the Node `karpenter.sh/disrupted` and evict its pods; answered when no pod is left
     /// that needs eviction.
     Drain {
-        /// Name of the NodeClaim.
         claim: ClaimName,
         node: NodeName,
         /// Provider id of the instance: a Node of that name on another instance is not drained.
@@ -244,7 +212,6 @@ pub enum Instruction {
         provider_id: ProviderId,
         /// When pods are deleted regardless of budgets; `None` has no deadline.
         deadline: Option<Timestamp>,
-        /// The cloud reclaims the instance.
         interruption: bool,
         /// The Node is removed because it is empty: if the API server lists a pod on it that would
         /// need eviction, the drain does not begin.
@@ -254,7 +221,6 @@ pub enum Instruction {
     },
     /// Take the taint `karpenter.sh/disrupted` off a Node that records no drain of this NodeClaim.
     RemoveDisruptedTaint {
-        /// Name of the NodeClaim.
         claim: ClaimName,
         node: NodeName,
         /// Provider id of the instance: a Node of that name on another instance is not changed.
@@ -262,7 +228,6 @@ pub enum Instruction {
     },
     /// Remove the finalizers of Node (if any) and NodeClaim and delete both. The instance is gone.
     DeleteClaim {
-        /// Name of the NodeClaim.
         claim: ClaimName,
         node: Option<NodeName>,
         /// Provider id of the instance: a Node of that name on another instance is not deleted.

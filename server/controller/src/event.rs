@@ -18,10 +18,8 @@ use model::{
     Text, Timestamp, Zone,
 };
 
-/// An input of the controller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The agent sent an observation.
     Observed {
         /// The cluster that the event concerns.
         cluster: ClusterName,
@@ -51,40 +49,31 @@ pub enum Event {
     Planned(Box<PlanAnswer>),
     /// A decision is durable and may be executed.
     Recorded { decision: DecisionId },
-    /// An instance was launched.
     Launched(Box<Launched>),
     /// A launch failed definitively: no instance exists for this attempt.
     LaunchFailed {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// The NodeClaim of the launch.
         claim: ClaimName,
-        /// The attempt that failed.
         attempt: u32,
-        /// The cause.
         failure: LaunchFailure,
     },
     /// An instance does not exist (any more), regardless of what terminated it.
     InstanceGone {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// Provider id of the instance.
         provider_id: ProviderId,
     },
     /// The cloud answered a question about one instance.
     Inspected {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// Provider id of the instance.
         provider_id: ProviderId,
-        /// The answer.
         found: Inspection,
     },
     /// An EC2NodeClass was resolved.
     NodeClassResolved {
-        /// The request.
         query: Box<NodeClassQuery>,
-        /// What was found.
         resolved: Box<ResolvedNodeClass>,
     },
     /// The cloud refused to terminate an instance: its tags name another cluster.
@@ -93,10 +82,8 @@ pub enum Event {
         cluster: ClusterName,
         /// The NodeClaim whose instance was to be terminated.
         claim: ClaimName,
-        /// Provider id of the instance.
         provider_id: ProviderId,
     },
-    /// An agent executed an instruction.
     InstructionAcked {
         /// The cluster that the event concerns.
         cluster: ClusterName,
@@ -116,9 +103,7 @@ pub enum Event {
     Interrupted {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// Provider id of the instance.
         provider_id: ProviderId,
-        /// What happens to it.
         kind: InterruptionKind,
         /// When it ends, as far as the cloud has set a time.
         ends: Option<Timestamp>,
@@ -133,12 +118,10 @@ pub enum Event {
     },
     /// The complete list of active freezes.
     FreezesChanged {
-        /// All active freezes.
         freezes: Vec<Freeze>,
     },
     /// What the store has of offerings that the cloud refused to any replica of the region, or launched again.
     OfferingsUnavailable {
-        /// The offerings.
         refusals: Vec<UnavailableOffering>,
     },
     /// The store answered the request for probes.
@@ -191,7 +174,6 @@ pub enum Event {
     ReplacementsLoaded {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// What was recorded.
         read: Box<ReplacementsRead>,
     },
     /// What machines have cost is written.
@@ -279,7 +261,6 @@ impl Event {
 /// What the cloud says itself about instances that notices name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoticeAnswer {
-    /// What it shows of them.
     Shown(BTreeSet<(ProviderId, InterruptionKind)>),
     /// This cloud shows nothing of the kind, and no queue that others may send to has its notices.
     NotAsked,
@@ -316,21 +297,15 @@ pub enum Inspection {
     Foreign,
 }
 
-/// A launched instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launched {
-    /// The cluster of the NodeClaim.
     pub cluster: ClusterName,
-    /// The NodeClaim of the launch.
     pub claim: ClaimName,
-    /// The attempt that succeeded.
     pub attempt: u32,
     /// Provider id, such as `aws:///<zone>/<instance id>`.
     pub provider_id: ProviderId,
     pub instance_type: InstanceTypeName,
-    /// Name of the zone.
     pub zone: Zone,
-    /// Capacity type of the instance.
     pub capacity_type: CapacityType,
     /// Id of the image; empty when the cloud did not say it.
     pub image: Text,

@@ -41,7 +41,6 @@ pub enum EventReason {
     DisruptionLaunching,
     /// A machine that replaces another one is launched and not initialized.
     DisruptionWaitingReadiness,
-    /// A machine is terminated.
     DisruptionTerminating,
     /// The eviction of a pod is blocked while its node drains.
     FailedDraining,
@@ -70,7 +69,6 @@ pub enum EventReason {
     /// An instance fails its status checks, or maintenance of it is scheduled.
     InstanceUnhealthy,
     InstanceStopping,
-    /// An instance is shutting down.
     InstanceTerminating,
     /// A machine is removed for what the cloud says.
     TerminatingOnInterruption,

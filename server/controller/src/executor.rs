@@ -38,7 +38,6 @@ type SubjectKey = (ClusterName, Text);
 /// the end earlier.
 const TERMINATION_RECHECK_DELAY: Millis = Millis::from_secs(30);
 
-/// Effects in flight.
 #[derive(Debug)]
 pub struct Executor {
     backoff: Backoff,

@@ -11,24 +11,18 @@ use verifier::RemovalViolation;
 pub enum Finding {
     /// A NodeClaim of this server has no instance and no launch record.
     ClaimWithoutRow {
-        /// Name of the NodeClaim.
         claim: ClaimName,
     },
-    /// A launch record is unreadable.
     UnreadableLaunch {
-        /// Name of the NodeClaim.
         claim: ClaimName,
     },
     /// The snapshot lacks the NodeClaims of most launched instances.
     ClaimsMissing {
-        /// Number of missing NodeClaims.
         missing: usize,
-        /// Number of launched instances.
         of: usize,
     },
     /// A listing of the cloud lacks most instances known to run.
     ListingLacks {
-        /// Number of missing instances.
         missing: usize,
         /// Number of instances known to run.
         of: usize,
@@ -37,7 +31,6 @@ pub enum Finding {
     OtherRegion {
         /// Number of such machines.
         elsewhere: usize,
-        /// Number of machines.
         of: usize,
         provider_id: ProviderId,
         /// The region that instances are launched in.
@@ -45,23 +38,17 @@ pub enum Finding {
     },
     /// A Node was to be drained as empty, and the API server lists pods on it.
     NodeOccupied {
-        /// Name of the NodeClaim.
         claim: ClaimName,
-        /// Error of the agent.
         why: Text,
     },
     /// An instance has this cluster's name and another cluster's UID.
     ForeignInstance {
-        /// Provider id of the instance.
         provider_id: ProviderId,
-        /// UID in its tags.
         cluster_uid: Text,
     },
     /// Other capacity for the pods of a machine that was to be removed could not be had.
     ReplacementFailed {
-        /// Name of the NodeClaim.
         claim: ClaimName,
-        /// The cause.
         why: Text,
     },
     /// A condition of an EC2NodeClass is not met: its NodePools launch nothing.
@@ -75,14 +62,12 @@ pub enum Finding {
     },
     /// A notice says of an instance what the cloud does not say of one that is paid so.
     ImpossibleNotice {
-        /// Name of the NodeClaim.
         claim: ClaimName,
         /// What the notice says.
         kind: InterruptionKind,
     },
     /// The cloud has not confirmed a notice, and it is too old by now.
     NoticeDropped {
-        /// Name of the NodeClaim.
         claim: ClaimName,
         /// What the notice says.
         kind: InterruptionKind,
@@ -92,7 +77,6 @@ pub enum Finding {
         /// What it is, and what is allowed.
         why: Text,
     },
-    /// The verifier rejected a removal.
     RemovalRejected {
         /// The first rule that the removal breaks.
         violation: RemovalViolation,

@@ -25,7 +25,6 @@ pub struct LaunchEvidence {
     pub at: Timestamp,
 }
 
-/// A node that became ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyNode {
     pub instance_type: InstanceTypeName,

@@ -8,9 +8,7 @@ use cluster::ClusterState;
 use model::resources::PODS;
 use model::{InstanceType, InstanceTypeInput, InstanceTypeName, LaunchOption, LaunchTemplateInput, NodePool};
 
-/// Resource of EFA interfaces.
 const EFA: &str = "vpc.amazonaws.com/efa";
-/// Resource of Nitro enclaves.
 const ENCLAVE: &str = "eks.amazonaws.com/nitro-sandbox";
 
 /// The input of the launch templates for `claim`; `None` while its EC2NodeClass is not resolved, or if

@@ -39,13 +39,11 @@ pub struct LifecycleCounters {
     pub failed_validations: BTreeMap<&'static str, u64>,
     /// Replacements that ended without the removal of their machine, because the capacity did not come, by reason.
     pub failed_replacements: BTreeMap<&'static str, u64>,
-    /// Decisions of voluntary disruption.
     pub disruption_decisions: BTreeMap<DisruptionKind, u64>,
     /// Durations of terminations of machines with a Node, by NodePool.
     pub node_terminations: BTreeMap<PoolName, DurationSummary>,
     /// Durations of terminations by bound; the last count is of longer ones.
     pub termination_counts: [u64; TERMINATION_BOUNDS.len() + 1],
-    /// Sum of these durations.
     pub termination_time: Millis,
 }
 
@@ -54,7 +52,6 @@ pub struct LifecycleCounters {
 pub struct DisruptionKind {
     /// `delete`, or `replace` if other machines are launched first.
     pub decision: &'static str,
-    /// Why.
     pub reason: &'static str,
     /// Of consolidation: `empty`, `single` or `multi`; else nothing.
     pub consolidation_type: &'static str,
@@ -87,12 +84,10 @@ pub(crate) struct LifecycleCounter {
 }
 
 impl LifecycleCounter {
-    /// The counts.
     pub(crate) fn counters(&self) -> Arc<LifecycleCounters> {
         Arc::clone(&self.counters)
     }
 
-    /// Counts a launch that failed.
     pub(crate) fn count_launch_failure(&mut self, capacity_type: CapacityType, failure: &LaunchFailure) {
         let counts = &mut Arc::make_mut(&mut self.counters).launch_failures;
         match failure {

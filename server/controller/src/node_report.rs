@@ -46,9 +46,7 @@ pub enum ReportedNode {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PresentNode {
     pub name: NodeName,
-    /// Its NodeClaim.
     pub claim: Option<ClaimName>,
-    /// The NodePool of that.
     pub pool: Option<PoolName>,
     /// Price per hour; 0 if it is unknown.
     pub price: MicroUsd,
@@ -69,11 +67,9 @@ pub struct PresentNode {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePod {
-    /// Its namespace and name.
     pub key: PodKey,
     /// `Kind/name` of its owner, or `Pod/name`.
     pub workload: Text,
-    /// Whether a DaemonSet owns it.
     pub is_daemon: bool,
     /// Whether it has a deletion timestamp.
     pub is_terminating: bool,
@@ -95,7 +91,6 @@ impl NodePod {
 /// A reason for which a node would go, and what blocks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why it would go.
     pub reason: RemovalReason,
     /// The evidence for the reason, one sentence.
     pub evidence: Text,
@@ -105,7 +100,6 @@ pub struct Verdict {
 
 /// What blocks a managed node that stays.
 pub(crate) struct NodeBlocks {
-    /// Its NodeClaim.
     pub claim: ClaimName,
     /// Whether its NodePool has a time for `consolidateAfter`.
     pub consolidates: bool,

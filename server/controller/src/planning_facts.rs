@@ -44,7 +44,6 @@ struct PoolFacts {
     freeze: Option<Text>,
 }
 
-/// Why there are no facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoFacts {
     /// The agent is not connected, or has not sent the state of the cluster yet.

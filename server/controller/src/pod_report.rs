@@ -38,10 +38,8 @@ pub enum ReportedPod {
     Unknown(Vec<Text>),
 }
 
-/// A decision about a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodDecision {
-    /// Its number.
     pub id: DecisionId,
     /// Why it planned the pod so, one sentence.
     pub reason: Option<Text>,

@@ -94,7 +94,6 @@ impl RegionState {
         }
     }
 
-    /// The settings of every cluster.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }

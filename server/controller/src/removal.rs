@@ -2,10 +2,8 @@
 
 use model::{ClaimName, NodeName, Text};
 
-/// A machine to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
-    /// Name of the NodeClaim.
     pub claim: ClaimName,
     pub node: NodeName,
     /// The reason, one sentence.

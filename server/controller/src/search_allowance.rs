@@ -34,7 +34,6 @@ pub const MAX_STEPS: u64 = 9_000_000;
 /// The smallest search that is worth its packings: 50 milliseconds of one processor.
 pub const LEAST_STEPS: u64 = STEPS_PER_CPU_SECOND / 20;
 
-/// Limits on searches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SearchSettings {
     /// Steps of all searches in a second, on average over [`WINDOW`]; 0 disables searches.
@@ -71,9 +70,7 @@ impl SearchSettings {
 /// What searches did since the process started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SearchTotals {
-    /// Searches that began.
     pub granted: u64,
-    /// Steps that they were granted.
     pub granted_steps: u64,
     /// Steps that the searches which ended used.
     pub used_steps: u64,
@@ -141,7 +138,6 @@ struct Grant {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SearchDemand<'d> {
     pub cluster: &'d ClusterName,
-    /// Number of the plan request.
     pub search: PlanNumber,
     /// Number of pods and nodes of the input.
     pub objects: usize,

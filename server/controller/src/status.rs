@@ -11,11 +11,9 @@ use model::{ClaimName, NodeName, PodKey, PoolName, Resources, Text, Timestamp, Z
 /// An object whose status or events are written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectRef {
-    /// A NodePool.
     Pool(PoolName),
     /// An EC2NodeClass.
     Class(Text),
-    /// A NodeClaim.
     Claim(ClaimName),
     Node(NodeName),
     Pod(PodKey),
@@ -38,7 +36,6 @@ impl fmt::Display for ObjectRef {
 pub struct StatusOrder {
     /// The NodePool, EC2NodeClass or NodeClaim.
     pub subject: ObjectRef,
-    /// The values to write.
     pub patch: StatusPatch,
     /// `lastTransitionTime` of conditions whose status changes.
     pub at: Timestamp,
@@ -54,13 +51,11 @@ pub struct StatusPatch {
     /// What the selectors of an EC2NodeClass found in the account: `status` without conditions. Fields that are `None` stay
     /// as they are. It takes precedence over `zones`.
     pub node_class: Option<Arc<NodeClassStatus>>,
-    /// Annotations to set.
     pub annotations: Vec<(Text, Text)>,
     /// `status.lastPodEventTime` of a NodeClaim, in whole seconds.
     pub last_pod_event: Option<Timestamp>,
     /// All conditions written by this server.
     pub conditions: Vec<Condition>,
-    /// Types of conditions to remove.
     pub remove_conditions: Vec<&'static str>,
     pub add_finalizer: Option<&'static str>,
     pub remove_finalizer: Option<&'static str>,
@@ -146,7 +141,6 @@ pub fn with_root(mut conditions: Vec<Condition>, dependents: &[&str], generation
 /// A Kubernetes event to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventOrder {
-    /// The object of the event.
     pub subject: ObjectRef,
     /// UID of the object; empty when unknown.
     pub uid: Text,

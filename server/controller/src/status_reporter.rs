@@ -45,7 +45,6 @@ use noted_events::NotedEvents;
 use pending_pod_events::PendingPodEvents;
 use standing_events::StandingEvents;
 
-/// Minimum time between two passes.
 const PASS_INTERVAL: Millis = Millis::from_secs(1);
 /// Minimum time between two passes over NodeClaims that are up to date.
 const FULL_PASS_INTERVAL: Millis = Millis::from_secs(10);
@@ -60,7 +59,6 @@ struct LastWritten {
     failed: Option<Timestamp>,
 }
 
-/// Status reporter of one cluster.
 #[derive(Debug, Default)]
 pub(super) struct StatusReporter {
     written: BTreeMap<ObjectRef, LastWritten>,
@@ -84,7 +82,6 @@ pub(super) struct StatusReporter {
     /// Nodes that would be removed and that the disruption budgets of a NodePool keep, as of the last
     /// pass.
     budget_blocked: BTreeMap<PoolName, usize>,
-    /// NodePools whose repairs are blocked.
     blocked_repairs: BTreeMap<PoolName, BlockedRepair>,
     health: RegistrationHealth,
     consistency: Consistency,

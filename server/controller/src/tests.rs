@@ -196,7 +196,6 @@ fn a_pod_assigned_to_a_launching_machine_is_not_planned_again() {
     assert_eq!(decided(&effects)[0].launches[0].pods, [key("b")]);
 }
 
-/// Offerings whose probes are claimed.
 fn claimed(effects: &[Effect]) -> Vec<OfferingKey> {
     let keys = effects.iter().filter_map(|effect| match effect {
         Effect::ClaimProbes { keys, .. } => Some(keys.clone()),

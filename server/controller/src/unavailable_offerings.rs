@@ -100,7 +100,6 @@ impl UnavailableOfferings {
         self.state().entries.take_unpublished()
     }
 
-    /// Applies what time changes.
     pub fn expire(&self, now: Timestamp) {
         let mut state = self.state();
         // Without the guard the end of every exclusion changes what may be launched.

@@ -17,7 +17,6 @@ use model::{ClaimName, ClusterName, MicroUsd, NodeName, PodKey, PoolName, Provid
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterView {
     pub cluster: ClusterName,
-    /// Whether its agent is connected.
     pub connected: bool,
     /// Whether a snapshot was accepted since the agent connected.
     pub synced: bool,
@@ -25,7 +24,6 @@ pub struct ClusterView {
     pub synced_since: Option<Timestamp>,
     /// Since when the agent has not been connected with an accepted snapshot, as long as that lasts.
     pub unsynced_since: Option<Timestamp>,
-    /// Version of the cluster state.
     pub version: u64,
     /// Number of pods that have not ended.
     pub pods: usize,
@@ -47,11 +45,9 @@ pub struct ClusterView {
     pub decisions: Vec<Arc<Decision>>,
     /// Why the last plan failed, until one succeeds.
     pub last_error: Option<String>,
-    /// The plan in progress.
     pub planning: Option<PlanningView>,
     /// What the guardrails hold back, and why.
     pub guardrails: GuardrailsView,
-    /// Instances with anomalies.
     pub anomalies: InstanceAnomalies,
     /// Other active autoscalers in the cluster.
     pub autoscalers: Vec<Text>,
@@ -63,7 +59,6 @@ pub struct ClusterView {
     pub pod_durations: Arc<PodDurations>,
     /// Nodes that could be removed or replaced for a reason, before budgets, at the last pass or plan of disruption.
     pub eligible_nodes: [(DisruptionReason, usize); 3],
-    /// Live holds of capacity.
     pub holds: HoldCounts,
     /// NodePools that are not managed, and why.
     pub unmanaged_pools: Vec<(PoolName, Text)>,
@@ -72,18 +67,15 @@ pub struct ClusterView {
 }
 
 impl ClusterView {
-    /// Machines of this server.
     pub fn machines(&self) -> impl Iterator<Item = &MachineView> {
         self.nodes.iter().filter_map(|node| node.machine.as_ref())
     }
 }
 
-/// A plan in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanningView {
     /// When it was requested.
     pub since: Timestamp,
-    /// Number of its pods.
     pub pods: usize,
     /// Number of pods that remain for the next plans.
     pub left: usize,
@@ -100,7 +92,6 @@ pub struct InstanceAnomalies {
     pub termination_refused: usize,
 }
 
-/// View of a NodePool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
     /// `metadata.name`.
@@ -119,7 +110,6 @@ pub struct PoolView {
     pub allowed_disruptions: [(DisruptionReason, usize); 3],
     /// Its nodes that are being removed or are not ready: they use up the budgets.
     pub leaving: usize,
-    /// Its NodeClaims that have drifted.
     pub drifted: usize,
     /// Pods that wait because of its limits.
     pub limited_pods: usize,
@@ -193,15 +183,12 @@ impl CpuAndMemory {
     }
 }
 
-/// View of an unschedulable pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingPodView {
-    /// Namespace and name.
     pub pod: PodKey,
     pub uid: Text,
     pub created: Option<Timestamp>,
     pub requests: CpuAndMemory,
-    /// What becomes of it.
     pub outlook: PodOutlook,
 }
 
@@ -248,20 +235,16 @@ impl Eq for PodOutlook {}
 /// View of a machine of this server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineView {
-    /// Name of the NodeClaim.
     pub claim: ClaimName,
     /// Name of its Node, once observed.
     pub node: Option<NodeName>,
-    /// NodePool of the NodeClaim.
     pub pool: PoolName,
-    /// StageKind of its lifecycle.
     pub stage: StageKind,
     /// When it entered the stage.
     pub since: Timestamp,
     pub instance: Option<LaunchedInstance>,
     /// Why it is terminated; `None` while it is not.
     pub termination_reason: Option<Text>,
-    /// What blocks its drain.
     pub blocked: Option<Text>,
     /// What its price is spent on, in micro-dollars per hour.
     pub cost: CostParts,

@@ -11,7 +11,6 @@ pub enum CostCause {
     Draining,
     /// Room that a capacity hold keeps for pods to come.
     Hold,
-    /// What pods of DaemonSets request.
     DaemonSets,
     /// Free room that no pod of the cluster fits into, because too little of one resource is left.
     Fragmentation,

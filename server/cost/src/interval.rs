@@ -7,16 +7,11 @@ use crate::CostParts;
 /// A machine and what reports group its cost by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CostedMachine {
-    /// Its NodeClaim.
     pub claim: ClaimName,
-    /// Its NodePool.
     pub pool: PoolName,
-    /// Provider id of the instance.
     pub provider_id: ProviderId,
     pub instance_type: InstanceTypeName,
-    /// Name of the zone.
     pub zone: Zone,
-    /// Capacity type of the instance.
     pub capacity_type: CapacityType,
     /// Price per hour.
     pub price: MicroUsd,
@@ -31,7 +26,6 @@ pub struct CostedMachine {
 /// The share of a machine that was launched for pods which an earlier decision has moved to save the price of their machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MovedShare {
-    /// Number of the decision.
     pub decision: u64,
     /// Share of what all pods request that the machine was launched for, in parts per million.
     pub ppm: u32,
@@ -40,7 +34,6 @@ pub struct MovedShare {
 /// A decision that removes machines to save their price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SavingDecision {
-    /// Number of the decision.
     pub number: u64,
     /// When it was made.
     pub at: Timestamp,

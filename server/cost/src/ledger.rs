@@ -77,7 +77,6 @@ impl Meter {
         spent
     }
 
-    /// What is observed now.
     fn observe(&mut self, machine: CostedMachine, parts: CostParts, ended: &mut Vec<CostInterval>) {
         let before = &self.interval.machine;
         // A successor does not know what an earlier owner decided.
@@ -103,7 +102,6 @@ impl CostInterval {
         Self { machine, launched, start: at, end: at, parts: CostParts::default(), is_running: true }
     }
 
-    /// The empty interval that follows.
     fn next(&self) -> Self {
         Self::begin(self.machine.clone(), self.launched, self.end)
     }

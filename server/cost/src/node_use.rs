@@ -13,7 +13,6 @@ pub struct ResourceUse {
     pub held: i64,
     /// By pods of DaemonSets.
     pub daemons: i64,
-    /// What pods can use.
     pub allocatable: i64,
 }
 

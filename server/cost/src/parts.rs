@@ -17,7 +17,6 @@ impl CostParts {
         parts
     }
 
-    /// The amount of a cause.
     #[must_use]
     pub fn get(&self, cause: CostCause) -> i64 {
         self.0[cause as usize]
@@ -29,7 +28,6 @@ impl CostParts {
         *part = part.saturating_add(amount);
     }
 
-    /// The whole.
     #[must_use]
     pub fn total(&self) -> i64 {
         self.0.iter().fold(0, |sum: i64, part| sum.saturating_add(*part))

@@ -15,11 +15,9 @@ pub const SAVINGS_WINDOW: Millis = Millis::from_hours(24);
 /// Decisions do not add up to what a month has saved: without one of them others would not have been made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Saving {
-    /// Number of the decision.
     pub number: u64,
     /// When it was made.
     pub at: Timestamp,
-    /// Machines that it removes.
     pub removed: u32,
     /// Machines that it launches in their place.
     pub launched: u32,

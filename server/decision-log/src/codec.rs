@@ -25,13 +25,11 @@ pub struct DecodeError(pub &'static str);
 
 /// A value with a binary encoding.
 pub(super) trait Codec: Sized {
-    /// Appends the encoded value.
     fn put(&self, out: &mut Vec<u8>);
 
     /// Decodes a value from the front.
     fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError>;
 
-    /// Encodes the value alone.
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.put(&mut out);

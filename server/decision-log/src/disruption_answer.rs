@@ -31,14 +31,11 @@ pub struct DisruptionAnswer {
     pub plan: Plan,
     pub commands: Vec<Command>,
     pub cost: DisruptionCosts,
-    /// Commands that the verifier refused.
     pub refused: Vec<String>,
     pub notes: Vec<String>,
-    /// The nodes that stayed.
     pub held: Vec<HeldCodes>,
     /// Digest of the nodes that stayed with all sentences.
     pub(crate) blocks: [u8; 32],
-    /// Digest of what was planned.
     pub(crate) planned: [u8; 32],
 }
 

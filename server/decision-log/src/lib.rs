@@ -114,7 +114,6 @@ pub struct DecisionLog {
     /// Segment writers of each cluster. Locked across a store write, so that an event builds on the
     /// one that was written last.
     writers: Mutex<BTreeMap<(ClusterName, PlanKind), SharedWriter>>,
-    /// Hashes of catalogues.
     cache: CatalogueCache,
     /// Blobs known to be stored, with the time of their last write.
     kept: Mutex<BTreeMap<BlobHash, Timestamp>>,

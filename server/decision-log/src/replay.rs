@@ -28,11 +28,8 @@ pub enum ReplayError {
          removals that earlier versions recorded; its reasons are in `fleetwright history {number}`"
     )]
     NotRecorded {
-        /// Decision number.
         number: u64,
-        /// Scope of the decision.
         scope: String,
-        /// Decision kind.
         kind: String,
     },
     /// Part of the log is missing.
@@ -40,24 +37,17 @@ pub enum ReplayError {
         "decision {number} cannot be replayed: {what} of the log of {scope} is not in the store; it was pruned or deleted"
     )]
     Missing {
-        /// Decision number.
         number: u64,
-        /// Scope of the decision.
         scope: String,
-        /// The missing part.
         what: String,
     },
     /// Part of the log was modified.
     #[error("decision {number} cannot be replayed: {what} was changed after it was written: {why}")]
     Changed {
-        /// Decision number.
         number: u64,
-        /// The modified part.
         what: String,
-        /// Decoding error.
         why: String,
     },
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -65,7 +55,6 @@ pub enum ReplayError {
 /// A decision with its replay data.
 #[derive(Debug)]
 pub struct RecordedDecision {
-    /// Row of the decision.
     pub stored: StoredDecision,
     /// Planning input; empty for removals by a method, which are made without a plan.
     pub input: PlanningInput,
@@ -78,13 +67,9 @@ pub struct RecordedDecision {
 /// A recorded plan, with what it was made from besides the planning input.
 #[derive(Debug)]
 pub enum RecordedPlan {
-    /// A plan of pods.
     Pods { plan: Plan, report: PlanReport },
-    /// A plan of disruption.
     Disruption {
-        /// What it was made from.
         request: DisruptionRequest,
-        /// What is recorded of it.
         answer: Box<DisruptionAnswer>,
     },
     /// Removals by a method.
@@ -116,9 +101,7 @@ pub struct ReplayOutcome {
     pub input: Option<String>,
     /// First difference between the plans; `None` when they are identical.
     pub plan: Option<String>,
-    /// Recorded digest of the input.
     pub input_digest: String,
-    /// Recorded digest of the plan.
     pub plan_digest: String,
 }
 
@@ -265,7 +248,6 @@ fn changed(stored: &StoredDecision, what: String, error: &DecodeError) -> Replay
 }
 
 impl RecordedDecision {
-    /// Plans again and compares.
     pub fn replay(&self) -> ReplayOutcome {
         let input = (self.digests.input_then != self.digests.input_read).then(|| {
             let (then, read) = (hex(&self.digests.input_then), hex(&self.digests.input_read));

@@ -7,15 +7,12 @@ use store::lease::Scope;
 use store::log::{DecisionFilter, Replay, StoredDecision};
 use store::{Archive, StoreError};
 
-/// Page size.
 const AT_ONCE: u32 = 500;
 
-/// Counts of replay outcomes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplaySummary {
     /// Same input and same plan, bit for bit.
     pub identical: u64,
-    /// Input or plan differs.
     pub different: u64,
     /// Replay data is missing or was modified.
     pub unreadable: u64,

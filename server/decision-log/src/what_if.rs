@@ -17,7 +17,6 @@ use planning_input::{Captured, Options};
 /// Policy settings that replace those of the decision.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyOverride {
-    /// Handling of preferences.
     pub preferences: PreferencePolicy,
     /// Handling of `minValues` that cannot be met.
     pub min_values: MinValuesPolicy,

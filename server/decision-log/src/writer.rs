@@ -243,14 +243,12 @@ fn check_form(from: &mut Reader<'_>) -> Result<(), DecodeError> {
     if from.take(1, "a format version")?[0] == FORM { Ok(()) } else { Err(DecodeError("a known format version")) }
 }
 
-/// Encodes the decision time.
 fn encode_moment(now: Timestamp) -> Vec<u8> {
     let mut bytes = vec![FORM];
     now.put(&mut bytes);
     bytes
 }
 
-/// Decodes the decision time.
 pub(super) fn decode_moment(bytes: &[u8]) -> Result<Timestamp, DecodeError> {
     let mut from = Reader::new(bytes);
     check_form(&mut from)?;
@@ -291,13 +289,11 @@ pub(super) fn encode_removals(answer: &RemovalAnswer) -> Vec<u8> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedAnswer {
     Pods(Plan, PlanReport),
-    /// A plan of disruption.
     Disruption(DisruptionAnswer),
     /// Removals by a method.
     Removals(RemovalAnswer),
 }
 
-/// Decodes a stored answer.
 pub(super) fn decode_recorded(packed: &[u8]) -> Result<RecordedAnswer, DecodeError> {
     let bytes = content::unpack(packed)?;
     if let Some((&FORM_OF_REMOVALS, answer)) = bytes.split_first() {
@@ -325,7 +321,6 @@ pub(super) fn decode_answer(bytes: &[u8]) -> Result<(Plan, PlanReport), DecodeEr
     Ok((plan, report))
 }
 
-/// Decodes a policy blob.
 pub(super) fn decode_policy(bytes: &[u8]) -> Result<Policy, DecodeError> {
     Policy::from_bytes(bytes)
 }

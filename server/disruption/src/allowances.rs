@@ -26,7 +26,6 @@ pub(crate) struct Allowances<'i> {
     launches: Option<MachineAllowance>,
 }
 
-/// Initialized nodes of a NodePool.
 #[derive(Debug, Clone)]
 struct PoolNodes<'i> {
     policy: &'i DisruptionPolicy,

@@ -98,7 +98,6 @@ fn blocked_repairs<'i>(
     counts
 }
 
-/// The rules of one candidate.
 struct Rules<'r, 'i> {
     judged: &'r RemovalInput,
     settings: &'r Settings,

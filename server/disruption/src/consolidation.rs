@@ -32,7 +32,6 @@ pub(crate) enum Method {
     Replace,
 }
 
-/// What a pass found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) steps: Vec<Step>,
@@ -40,7 +39,6 @@ pub(crate) struct Found {
     pub(crate) blocks: Vec<(u32, Block)>,
 }
 
-/// A pass over the candidates.
 pub(crate) struct Pass<'w, 'r> {
     working: &'w WorkingCluster<'r>,
     candidates: &'w [Option<Candidate<'r>>],

@@ -35,12 +35,10 @@ const SEARCH_STEPS_PER_POD: u64 = 5_000;
 /// The part of the steps of the policy's search that a plan for one group may take.
 const SEARCH_PART: u64 = 8;
 
-/// The groups of one plan.
 pub(crate) struct Groups<'c> {
     settings: &'c Settings,
     /// Steps that are left, apart from searches.
     work: u64,
-    /// Search steps that are left.
     search: u64,
     /// What a unit of each resource is worth, in micro-dollars per hour.
     prices: Vec<(Text, f64)>,

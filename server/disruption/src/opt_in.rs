@@ -29,7 +29,6 @@ struct PoolCounts {
     on_demand_nodes: i64,
     /// Maximum of the spot millicores, whichever options launch.
     spot: i128,
-    /// Minimum of the others.
     other: i128,
     by_zone: BTreeMap<Text, i64>,
     /// Movable pods that no other pod must be beside.
@@ -39,10 +38,8 @@ struct PoolCounts {
     launched_apart: i64,
 }
 
-/// What a command changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Change<'c> {
-    /// The nodes that go.
     pub(crate) removed: &'c [u32],
     /// The machines that are launched, with their pods.
     pub(crate) launches: &'c [PlannedNode],
@@ -50,7 +47,6 @@ pub(crate) struct Change<'c> {
     pub(crate) moves: &'c [(u32, u32)],
 }
 
-/// What a node counts.
 #[derive(Debug, Clone, Default)]
 struct Member {
     capacity_type: Text,

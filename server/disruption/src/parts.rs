@@ -11,7 +11,6 @@ use rustc_hash::FxHashMap;
 use crate::Settings;
 use crate::working::{Destination, Step, WorkingCluster};
 
-/// The parts of a step.
 struct Parts {
     /// The representative of each removed node, and then of each replacement.
     parents: Vec<usize>,

@@ -11,7 +11,6 @@ use rustc_hash::FxHashMap;
 
 use crate::working::WorkingCluster;
 
-/// The pods that move.
 pub(crate) fn order_of_placement(working: &WorkingCluster<'_>) -> Vec<u32> {
     let moves = working.moves();
     let mut counts = DomainCounts::of(working, &moves);
@@ -55,7 +54,6 @@ struct DomainCounts<'w> {
     of_shape: FxHashMap<(&'w Text, u32), Option<usize>>,
     /// The constraints whose selectors need one value of one label, by both.
     by_label: FxHashMap<(&'w str, &'w str), Vec<usize>>,
-    /// The other constraints.
     by_other_terms: Vec<usize>,
     /// By namespace and label set, the constraints that select pods with them.
     selecting: FxHashMap<(&'w Text, u32), Vec<usize>>,

@@ -80,7 +80,6 @@ struct Class<'i> {
     on_nodes: Vec<(u32, i64)>,
 }
 
-/// Finds out which preferences hold.
 struct HeldPreferences<'i> {
     input: &'i PlanningInput,
     classes: Vec<Class<'i>>,

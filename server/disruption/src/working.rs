@@ -26,7 +26,6 @@ pub(crate) struct WorkingCluster<'r> {
     pub(crate) pods: Vec<MovablePod<'r>>,
     /// The removals, in their order.
     pub(crate) removed: Vec<(u32, RemovalReason)>,
-    /// The removals that go together.
     pub(crate) commands: Vec<CommandNodes>,
     /// The pods that were placed, in order; one that moved twice is in it twice.
     moves: Vec<u32>,
@@ -46,7 +45,6 @@ pub(crate) struct WorkingNode {
     pub(crate) running: Option<u32>,
     /// Price per hour.
     pub(crate) price: MicroUsd,
-    /// The launch of a replacement.
     pub(crate) launch: Option<PlannedNode>,
     /// Whether it is removed, or a replacement that is not launched after all.
     pub(crate) is_gone: bool,
@@ -97,7 +95,6 @@ pub(crate) struct Step {
     /// Nodes that go, with the reason; a replacement of an earlier step has the reason of what it is no
     /// longer launched for.
     pub(crate) removed: Vec<(u32, RemovalReason)>,
-    /// Machines to launch.
     pub(crate) replacements: Vec<PlannedNode>,
     /// The movable pods of the removed nodes, in the order in which they are placed.
     pub(crate) moves: Vec<(u32, Destination)>,

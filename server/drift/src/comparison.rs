@@ -89,7 +89,6 @@ pub enum DriftReason {
 }
 
 impl DriftReason {
-    /// The spelling in conditions.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {

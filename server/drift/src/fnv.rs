@@ -20,7 +20,6 @@ impl Fnv1a {
         }
     }
 
-    /// Adds a number.
     pub(crate) fn number(&mut self, number: usize) {
         self.bytes(&u64::try_from(number).unwrap_or(u64::MAX).to_le_bytes());
     }

@@ -23,7 +23,6 @@ pub(super) struct NodeTrial<'t, 'i> {
     pod_reqs: &'t PodRequirements<'t>,
     topology: &'t Topology,
     node_affinity: RequiredNodeAffinity<'t>,
-    /// CSI drivers of its volumes.
     drivers: BTreeSet<&'t Text>,
 }
 

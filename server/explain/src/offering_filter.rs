@@ -42,14 +42,12 @@ pub(super) struct Wanted<'m> {
     kind: Option<&'m Requirement>,
     /// Offering labels that must be present.
     present: Vec<&'m Text>,
-    /// Whether spot is allowed.
     spot: bool,
 }
 
 /// Filters the offerings of one pool for a pod.
 #[derive(Debug)]
 pub(super) struct OfferingFilter<'w, 'i> {
-    /// Snapshot of the finished plan.
     pub snapshot: &'w PlanSnapshot<'i>,
     pool: u32,
     usage: SpotUsage,

@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 
 use model::Text;
 
-/// A node that runs pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum NodeRef {
     /// Index of a node of the input.
@@ -18,7 +17,6 @@ pub(super) enum NodeRef {
 /// Placed pods that are identical to every topology rule, and their nodes.
 #[derive(Debug)]
 pub(super) struct PlacedGroup {
-    /// Namespace of the pods.
     pub namespace: Text,
     /// Index into `PlanningInput::label_sets`.
     pub labels: u32,

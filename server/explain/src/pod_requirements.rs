@@ -14,7 +14,6 @@ use model::{
 pub(super) enum IgnoredRule {
     /// Readiness of the pool and its NodeClass.
     Ready(u32),
-    /// The limits of the pool.
     Limits(u32),
     /// The `minValues` of the pool.
     MinValues(u32),
@@ -37,13 +36,9 @@ pub(super) enum IgnoredRule {
 /// The requirements of a pod on its node.
 #[derive(Debug, Clone)]
 pub(super) struct PodRequirements<'a> {
-    /// Namespace of the pod.
     pub namespace: &'a Text,
-    /// Labels of the pod.
     pub labels: &'a Labels,
-    /// Scheduling constraints of the pod.
     pub shape: PodShape,
-    /// Volumes of the pod.
     pub volumes: VolumeAlternatives,
     /// Creation time; `None` for replicas that do not exist yet.
     pub created: Option<Timestamp>,
@@ -54,7 +49,6 @@ pub(super) struct PodRequirements<'a> {
 /// One alternative of node selector and node affinity: the selector with one of the OR-terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Alternative {
-    /// Required node labels.
     pub requirements: Requirements,
     /// `matchFields` on the node's name.
     pub names: Vec<Requirement>,

@@ -23,7 +23,6 @@ use super::wording::{amount, amounts, and, closest_match, count, duration, neede
 /// Maximum number of domains, values or types that a message lists before it counts the rest.
 const LISTED: usize = 6;
 
-/// Reason code of an obstacle.
 pub(super) fn code(blocked: &Blocked) -> ReasonCode {
     match blocked {
         Blocked::NotReady(NotReady::NodeClass(_)) => ReasonCode::NodeClassNotReady,
@@ -52,10 +51,8 @@ pub(super) fn conflict_code(conflict: TopologyConflict) -> ReasonCode {
 
 /// Describes the obstacles of a pod in the pool with index `pool`.
 pub(super) struct Describer<'s, 'i> {
-    /// Snapshot of the finished plan.
     pub snapshot: &'s PlanSnapshot<'i>,
     pub pod_reqs: &'s PodRequirements<'s>,
-    /// Topology rules of the pod.
     pub topology: &'s Topology,
     /// Index of the pool.
     pub pool: u32,

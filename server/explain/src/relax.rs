@@ -36,14 +36,11 @@ pub(super) enum Relaxation {
     Amount(Text),
     /// The node requirements of its volumes.
     VolumePlace,
-    /// The number of attached volumes.
     Attachments,
     Port(HostPort),
     /// A spread constraint, by its index in the shape.
     Spread(usize),
-    /// A required affinity term.
     PodAffinity(PodAffinityTerm),
-    /// A required anti-affinity term.
     PodAntiAffinity(PodAffinityTerm),
     /// A rule outside the pod.
     Ignore(IgnoredRule),

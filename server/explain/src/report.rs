@@ -23,13 +23,11 @@ use super::wording::{and, count};
 /// A launchable instance type with its offering.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineOption {
-    /// Name of the NodePool.
     pub pool: PoolName,
     /// Value of `node.kubernetes.io/instance-type`.
     pub instance_type: InstanceTypeName,
     /// Value of `topology.kubernetes.io/zone`.
     pub zone: Zone,
-    /// Capacity type of the offering.
     pub capacity_type: CapacityType,
     /// Price per hour, in micro-dollars.
     pub price: MicroUsd,
@@ -47,10 +45,8 @@ pub struct Existing {
     pub others: usize,
 }
 
-/// The placement of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// On an existing node.
     Existing(Existing),
     /// On a node to launch.
     New {
@@ -74,12 +70,10 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Report about one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodReport {
     /// Namespace and name of the pod.
     pub pod: PodKey,
-    /// Placement of the pod.
     pub outcome: Outcome,
     /// The cheapest other node that could have been launched for this pod alone.
     pub runner_up: Option<MachineOption>,

@@ -33,13 +33,11 @@ use super::placed_pods::{GroupCounter, NodeRef, PlacedGroup};
 pub(super) struct Load<'a> {
     /// Sum of the requests of the pods that the plan places.
     pub requests: Resources,
-    /// Host ports in use.
     pub ports: Vec<&'a HostPort>,
     /// Attached volumes: (CSI driver, volume).
     pub attached: BTreeSet<&'a (Text, Text)>,
 }
 
-/// Cached views of one pool.
 #[derive(Debug)]
 pub(super) struct PoolView {
     /// Requirements that every node of the pool satisfies.
@@ -71,9 +69,7 @@ type SharedMatches = FxHashMap<*const Catalogue, (FxHashSet<Text>, FxHashMap<Typ
 /// Snapshot of the finished plan for trials.
 #[derive(Debug)]
 pub(super) struct PlanSnapshot<'a> {
-    /// Input of the plan.
     pub input: &'a PlanningInput,
-    /// The finished plan.
     pub plan: &'a Plan,
     /// The DaemonSets, and the nodes of the input that they run on.
     pub daemons: DaemonSets<'a>,
@@ -202,7 +198,6 @@ impl<'a> PlanSnapshot<'a> {
         &self.free_on_nodes.get_or_init(|| self.input.nodes.iter().zip(&self.loads).map(free).collect())[node as usize]
     }
 
-    /// The launches of the plan.
     pub(super) fn launches(&self) -> &Launches<'a> {
         self.launches.get_or_init(|| Launches::of(self.input, self.plan))
     }
@@ -379,7 +374,6 @@ impl<'a> PlanSnapshot<'a> {
         PoolNodes::of(self.input, self.launches(), pool as usize)
     }
 
-    /// Remaining instances of a reservation.
     pub(super) fn left_in(&self, reservation: &model::Reservation) -> i64 {
         self.drawn.get_or_init(|| Drawn::of(self.launches())).left_in(reservation)
     }

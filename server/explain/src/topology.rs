@@ -50,7 +50,6 @@ pub(super) struct Topology {
     /// The alternatives of node selector and affinity; spread counts the nodes admitted by any of
     /// them.
     pub alternatives: Vec<Alternative>,
-    /// Hard spread constraints.
     pub spread: Vec<Spread>,
     /// Domains with matching pods, for each required affinity term.
     pub affinity: Vec<MatchingDomains>,

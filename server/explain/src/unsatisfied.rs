@@ -13,9 +13,7 @@ const LISTED: usize = 6;
 
 /// The fewest requirements that exclude every instance type together.
 pub(super) enum Conflict<'r> {
-    /// One requirement alone.
     One(&'r Requirement),
-    /// Two that exclude each other.
     Two(&'r Requirement, &'r Requirement),
     /// No pair of them; all together.
     All(Vec<&'r Requirement>),

@@ -23,7 +23,6 @@ pub struct FieldMask {
     fields: Vec<Masked>,
 }
 
-/// A field that is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Masked {
     number: u32,

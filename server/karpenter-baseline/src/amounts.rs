@@ -67,7 +67,6 @@ impl Amounts {
         self.0.iter().all(|amount| *amount == 0)
     }
 
-    /// Negative amounts become zero.
     pub(crate) fn at_least_zero(&self) -> Self {
         Self(self.0.iter().map(|amount| (*amount).max(0)).collect())
     }

@@ -11,7 +11,6 @@ use crate::claim::{conflict, volume_alternatives};
 use crate::pods::{PodKind, Variant, add_expressions};
 use crate::topology::{Topology, VariantId};
 
-/// A node that takes pods.
 pub(crate) struct ExistingNode<'i> {
     /// Index into `PlanningInput::nodes`.
     pub(crate) index: u32,

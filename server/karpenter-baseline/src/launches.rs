@@ -23,16 +23,13 @@ impl Launches {
     }
 }
 
-/// A machine that is launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchedNode {
     /// Index of the NodePool.
     pub pool: u32,
     /// Index into the catalogue of the pool.
     pub instance_type: u32,
-    /// Zone of the launch.
     pub zone: Zone,
-    /// Capacity type of the launch.
     pub capacity_type: CapacityType,
     /// Price per hour.
     pub price: MicroUsd,

@@ -17,7 +17,6 @@ use crate::reservations::Reservations;
 use crate::supply::PoolSupply;
 use crate::topology::{Topology, VariantId};
 
-/// State of a round.
 pub(crate) struct Round<'i> {
     input: &'i PlanningInput,
     nothing: Amounts,

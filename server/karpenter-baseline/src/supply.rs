@@ -24,7 +24,6 @@ pub(crate) struct PoolSupply<'i> {
     pub(crate) template: Requirements,
     /// Types that the template allows, in the order of the catalogue.
     pub(crate) types: Vec<TypeSupply<'i>>,
-    /// Distinct requirements of offerings.
     pub(crate) offering_kinds: Vec<Requirements>,
     /// Distinct sums of what DaemonSets request on a node, in the order of the types.
     pub(crate) daemon_groups: Vec<Amounts>,
@@ -43,11 +42,9 @@ pub(crate) struct TypeSupply<'i> {
     pub(crate) requirements: Requirements,
     pub(crate) capacity: Amounts,
     pub(crate) allocatable: Amounts,
-    /// What DaemonSets leave to pods.
     pub(crate) free: Amounts,
     /// Index into `PoolSupply::daemon_groups`.
     pub(crate) daemon_group: usize,
-    /// Host ports of the DaemonSets.
     pub(crate) ports: Vec<HostPort>,
     /// Available offerings, with the index of their kind.
     pub(crate) offerings: Vec<(usize, &'i Offering)>,

@@ -21,7 +21,6 @@ use universe::Universe;
 /// A kind of pod after some steps of relaxation: (kind, step).
 pub(crate) type VariantId = (usize, usize);
 
-/// All groups of a round.
 pub(crate) struct Topology<'i> {
     input: &'i PlanningInput,
     universe: Universe<'i>,

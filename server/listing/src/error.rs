@@ -14,7 +14,6 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// Name of the field.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,7 +65,6 @@ pub enum ListError {
     #[error("{} names an unknown field at position {position}: {field:?}{}", argument.name(), suggestion(nearest.as_deref()))]
     UnknownField {
         argument: Argument,
-        /// The name in the text.
         field: String,
         /// Where.
         position: usize,
@@ -79,9 +77,7 @@ pub enum ListError {
         field: String,
         /// Where.
         position: usize,
-        /// The value in the text.
         literal: String,
-        /// What the field's values are.
         expected: &'static str,
         /// For an enum, the most similar value.
         nearest: Option<String>,
@@ -110,7 +106,6 @@ pub enum ListError {
 }
 
 impl ListError {
-    /// The argument that is wrong.
     #[must_use]
     pub const fn argument(&self) -> Argument {
         match self {

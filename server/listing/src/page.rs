@@ -5,7 +5,6 @@ use std::cmp::Ordering;
 use crate::Query;
 use crate::page_token::OwnedKey;
 
-/// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<R> {
     /// In the order of the list. May have fewer rows than were asked for, also where more follow.

@@ -72,7 +72,6 @@ impl<R> Schema<R> {
         self.with(path, Getter::Text(get))
     }
 
-    /// And a whole number.
     #[must_use]
     pub fn int(self, path: &'static str, get: fn(&R) -> Option<i64>) -> Self {
         self.with(path, Getter::Int(get))

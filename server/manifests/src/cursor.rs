@@ -64,7 +64,6 @@ impl Problems {
         self.unknown_fields.borrow_mut().push(field);
     }
 
-    /// Whether no error was reported.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.errors.borrow().is_empty()
@@ -98,7 +97,6 @@ pub struct ObjectLocation<'p> {
     pub document: usize,
     /// `Kind/namespace/name` or `Kind/name`, when known.
     pub object: Option<String>,
-    /// Destination of errors.
     pub problems: &'p Problems,
 }
 
@@ -246,7 +244,6 @@ impl<'v> Cursor<'v> {
         self
     }
 
-    /// The text value.
     #[must_use]
     pub fn str(&self) -> Option<&'v str> {
         match self.value? {
@@ -273,7 +270,6 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// The integer value.
     #[must_use]
     pub fn int(&self) -> Option<i64> {
         let value = self.value?;
@@ -296,7 +292,6 @@ impl<'v> Cursor<'v> {
         self.unexpected(&number.to_string(), &allowed)
     }
 
-    /// The boolean value.
     #[must_use]
     pub fn bool(&self) -> Option<bool> {
         match self.value? {
@@ -305,7 +300,6 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// The items of the list.
     #[must_use]
     pub fn list(&self) -> Vec<Self> {
         let items: Option<&'v Vec<Value>> = match self.value {
@@ -324,7 +318,6 @@ impl<'v> Cursor<'v> {
         entries.map(|(key, value)| (key.as_str(), self.step(Key::Field(key), Some(value)))).collect()
     }
 
-    /// The texts of the list.
     #[must_use]
     pub fn strings(&self) -> Vec<&'v str> {
         self.list().iter().filter_map(|item| item.clone().required().str()).collect()

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// Maximum number of reported errors.
 pub const MAX_ERRORS: usize = 50;
 
 /// Message of an error about an absent field.

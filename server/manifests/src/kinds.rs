@@ -60,9 +60,7 @@ pub struct KindRow {
     pub kind: Kind,
     /// Its API group; empty for the core group.
     pub group: &'static str,
-    /// Its name in manifests.
     pub name: &'static str,
-    /// Versions that are read.
     pub versions: &'static [&'static str],
     pub namespaced: bool,
 }
@@ -71,7 +69,6 @@ const fn row(kind: Kind, group: &'static str, name: &'static str, namespaced: bo
     KindRow { kind, group, name, versions: &["v1"], namespaced }
 }
 
-/// The supported kinds.
 pub const KINDS: [KindRow; 23] = [
     row(Kind::Pod, "", "Pod", true),
     row(Kind::Deployment, "apps", "Deployment", true),

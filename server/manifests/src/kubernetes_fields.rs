@@ -64,7 +64,6 @@ impl UnknownField {
     }
 }
 
-/// A search through one object.
 struct Search {
     /// The types from the root to the current object, each with its path.
     parents: Vec<(&'static Fields, String)>,

@@ -25,7 +25,6 @@ impl Notes {
         }
     }
 
-    /// Adds a whole line.
     pub fn line(&mut self, line: impl Into<String>) {
         self.lines.insert(line.into());
     }

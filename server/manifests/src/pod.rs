@@ -25,7 +25,6 @@ use crate::{Cursor, selector, syntax};
 
 pub use model::schedulers::DEFAULT_SCHEDULER;
 
-/// A pod's specification.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PodSpec {
     /// Everything that does not depend on the pod's labels or on PriorityClasses.
@@ -121,7 +120,6 @@ impl PodSpec {
         self.affinity.iter().any(by_affinity) || self.spread.iter().any(KeyedSpread::depends_on_labels)
     }
 
-    /// Zones that the specification names.
     #[must_use]
     pub fn zones(&self) -> Vec<Zone> {
         let terms = self.base.node_affinity.iter().flat_map(|term| &term.expressions);
@@ -158,7 +156,6 @@ impl PodSpec {
         Self { spread, ..self.clone() }
     }
 
-    /// The same with more tolerations.
     pub fn tolerate(&mut self, tolerations: impl IntoIterator<Item = model::Toleration>) {
         for toleration in tolerations {
             if !self.base.tolerations.contains(&toleration) {

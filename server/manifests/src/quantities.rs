@@ -25,9 +25,7 @@ const UNITS: [(&str, &str); 16] = [
 ];
 /// Units of CPUs that people write and Kubernetes leaves out.
 const CPU_UNITS: [&str; 6] = ["core", "cores", "cpu", "cpus", "vcpu", "vcpus"];
-/// The limits of a NodePool.
 const POOL_LIMITS: &str = "spec.limits";
-/// Maps of quantities in manifests.
 const MAPS: [&str; 7] = ["requests", "limits", "capacity", "default", "defaultRequest", "max", "min"];
 
 /// The quantity of `resource` that the malformed `text` likely stands for.

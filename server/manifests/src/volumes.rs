@@ -35,7 +35,6 @@ pub struct Volumes<'c> {
 pub struct VolumeUser<'p> {
     /// Namespace of the pod and of its claims.
     pub namespace: &'p Text,
-    /// Name of the pod.
     pub name: &'p str,
     /// Claims that a StatefulSet creates for the pod: (name of the claim, its spec).
     pub templates: &'p [(Text, ClaimSpec)],

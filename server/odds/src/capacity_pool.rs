@@ -9,7 +9,6 @@ pub struct CapacityPool {
     pub zone: Text,
     /// Instance type, such as `m5.large`.
     pub instance_type: InstanceTypeName,
-    /// Capacity type of the launches.
     pub capacity_type: CapacityType,
     /// The account, where outcomes hold for one account only: reservations, quotas, and zones whose id is not known.
     pub account: Option<Text>,

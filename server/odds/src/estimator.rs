@@ -23,7 +23,6 @@ const NEIGHBOUR_STRENGTH: f64 = 12.0;
 /// Maximum number of scopes whose outcomes are kept: all pools of ten regions fit. An entry takes about 400 bytes.
 pub const MAX_SCOPES: usize = 100_000;
 
-/// Probability that a launch succeeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Odds {
     /// Between 0 and 1.

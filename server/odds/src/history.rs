@@ -3,7 +3,6 @@
 use crate::tally::{Tally, decay};
 use model::{Millis, SizeClass, Timestamp};
 
-/// Number of size classes.
 pub(crate) const CLASSES: usize = SizeClass::ALL.len();
 
 /// Half-life of the weight of an outcome as evidence about the present.
@@ -15,7 +14,6 @@ pub const USUAL_HALF_LIFE: Millis = Millis::from_hours(4);
 /// Weight below which outcomes are forgotten.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// Counts of one size class.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Counts {
     /// Outcomes that lose half their weight in [`HALF_LIFE`].

@@ -14,7 +14,6 @@ const MAX_SHARED: usize = 10;
 /// Instances of an order that may come from any of several capacity pools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchRequest {
-    /// Number of instances.
     pub count: u32,
     /// The capacity pools, any of which will do.
     pub options: Vec<CapacityPool>,

@@ -6,18 +6,15 @@ use model::{CapacityType, InstanceTypeName, Text};
 /// What outcomes are counted about: a capacity pool, or several that are likely to share their shortages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
-    /// Capacity type of the launches.
     pub capacity_type: CapacityType,
     /// The account, where outcomes hold for one account only.
     pub account: Option<Text>,
-    /// The capacity pools.
     pub extent: Extent,
 }
 
 /// Which capacity pools of a capacity type a scope has.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Extent {
-    /// All.
     All,
     /// Those of the zone with this id.
     Zone(Text),

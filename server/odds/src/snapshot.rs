@@ -8,9 +8,7 @@ use model::{CapacityType, SizeClass, Timestamp};
 /// Outcomes of one scope and size class.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistoryRow {
-    /// What the outcomes are about.
     pub scope: Scope,
-    /// Size of the launches.
     pub size: SizeClass,
     /// Outcomes as evidence about the present.
     pub recent: Tally,
@@ -22,7 +20,6 @@ pub struct HistoryRow {
     pub last: Option<Timestamp>,
 }
 
-/// One interval of a correction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RecalibrationRow {
     /// Whose launches it corrects; `None` for orders of several launches.
@@ -31,16 +28,13 @@ pub struct RecalibrationRow {
     pub group: Option<usize>,
     /// Position of the interval, from the lowest probability.
     pub interval: usize,
-    /// Its statements and outcomes.
     pub values: Interval,
 }
 
-/// All rows of an estimator.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
     /// Outcomes, by scope and size.
     pub histories: Vec<HistoryRow>,
-    /// Corrections.
     pub recalibrations: Vec<RecalibrationRow>,
 }
 

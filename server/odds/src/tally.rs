@@ -5,9 +5,7 @@ use model::Millis;
 /// Decayed numbers of successes and refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Tally {
-    /// Weight of the successes.
     pub successes: f64,
-    /// Weight of the refusals.
     pub refusals: f64,
 }
 

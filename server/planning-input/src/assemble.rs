@@ -36,7 +36,6 @@ use crate::tables::Tables;
 use crate::unknown_labels::note_unknown_labels;
 use crate::{autoscalers, external_pools, nodes, overhead, pools, records, region, running};
 
-/// Result of reading.
 #[derive(Debug, Clone)]
 pub struct Captured {
     pub input: PlanningInput,

@@ -53,7 +53,6 @@ pub struct Replicas<'r, 'c> {
     pub pods: Vec<Pod>,
     /// Notes for the user.
     pub notes: &'r mut Notes,
-    /// Errors of the input.
     pub problems: &'r Problems,
 }
 

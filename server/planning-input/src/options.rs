@@ -18,7 +18,6 @@ pub enum AutoscaledReplicas {
     Max,
 }
 
-/// Options of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The region; `None` derives it from the input.
@@ -60,7 +59,6 @@ pub struct Options {
     pub min_values: MinValuesPolicy,
     /// Maximum number of steps of the search for cheaper packings.
     pub search_steps: u64,
-    /// Seed of the search.
     pub seed: u64,
     /// Whether pods get their planned node as `status.nominatedNodeName`.
     pub nominations: bool,

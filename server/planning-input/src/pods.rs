@@ -17,7 +17,6 @@ use crate::owners::Owners;
 pub struct WorkloadPods {
     /// Names of pods that run or will run.
     pub live: BTreeSet<Text>,
-    /// Number of pods that succeeded.
     pub succeeded: i64,
 }
 
@@ -42,7 +41,6 @@ pub struct PodSurvey<'c> {
     pub owners: &'c Owners,
     /// The schedulers whose pods are planned.
     pub schedulers: &'c PlannedSchedulers,
-    /// The time of the plan.
     pub now: Timestamp,
     /// Whether new nodes are planned in the place of running ones.
     pub replaces_nodes: bool,

@@ -15,14 +15,11 @@ use model::node_class::NodeClassSettings;
 use model::offering::SharedCatalogue;
 use model::{CapacityType, Catalogue, MicroUsd, NodePool, Zone};
 
-/// Sources of catalogues.
 #[derive(Debug, Clone, Copy)]
 pub struct CatalogueSource<'s> {
-    /// Instance types and prices.
     pub snapshot: &'s Snapshot,
     /// The region that is planned in.
     pub region: &'s str,
-    /// Zones that the input names.
     pub zones: &'s [Zone],
 }
 

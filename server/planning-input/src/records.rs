@@ -64,7 +64,6 @@ pub struct PodReader<'c> {
     pub cluster: &'c Cluster,
     /// Finds the workload of each pod.
     pub owners: &'c Owners,
-    /// Derives node requirements from volumes.
     pub volumes: &'c Volumes<'c>,
     /// Default topology spread constraints.
     pub defaults: &'c SpreadDefaults<'c>,

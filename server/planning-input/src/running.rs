@@ -25,14 +25,12 @@ pub struct RunningReader<'r> {
     pub not_launched: BTreeSet<ClaimName>,
     /// All of them, as records.
     pub state: &'r ClusterState,
-    /// Prices of nodes.
     pub prices: NodePrices<'r>,
     /// Notes for the user.
     pub notes: &'r mut Notes,
 }
 
 impl RunningReader<'_> {
-    /// What disruption looks at.
     pub fn for_disruption(self, input: &mut PlanningInput) -> RunningCluster {
         let mut running = running_cluster(self.state, input, Millis::ZERO);
         for one in &mut running.nodes {

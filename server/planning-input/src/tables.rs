@@ -48,9 +48,7 @@ impl<T: Clone + Eq + Hash> Table<T> {
 #[derive(Debug)]
 pub struct Tables {
     pub shapes: Table<PodShape>,
-    /// Label sets of pods.
     pub labels: Table<Labels>,
-    /// Volume needs of pods.
     pub volumes: Table<VolumeAlternatives>,
 }
 

@@ -17,7 +17,6 @@ pub struct Quote {
     pub expires: Timestamp,
 }
 
-/// The answer of one cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterQuote {
     pub cluster: ClusterName,
@@ -52,12 +51,9 @@ pub struct Fit {
     pub ready: ReadyTime,
 }
 
-/// Pods of one pod set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodCount {
-    /// Name of the pod set.
     pub pod_set: Text,
-    /// Number of its pods.
     pub pods: u32,
 }
 
@@ -69,14 +65,10 @@ pub struct ExistingNodePods {
     pub pods: Vec<PodCount>,
 }
 
-/// Equal nodes to launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewNodes {
-    /// Number of nodes.
     pub count: u32,
-    /// The NodePool.
     pub pool: PoolName,
-    /// Capacity type of the launch.
     pub capacity_type: CapacityType,
     /// Instance types that the launch may use, cheapest first.
     pub instance_types: Vec<InstanceTypeName>,
@@ -86,7 +78,6 @@ pub struct NewNodes {
     pub price: MicroUsd,
     /// Labels that all of its options have.
     pub labels: Labels,
-    /// Pods of each node.
     pub pods: Vec<PodCount>,
 }
 

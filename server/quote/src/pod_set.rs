@@ -11,15 +11,12 @@ use model::{Labels, Pod, PodShape, Text, VolumeAlternatives};
 pub struct PodSet {
     /// Name, unique in the quote; the pods are `<name>-<number>`.
     pub name: Text,
-    /// Namespace of the pods.
     pub namespace: Text,
     /// What scheduling evaluates of the pod template.
     pub shape: PodShape,
-    /// Labels of the pods.
     pub labels: Labels,
     /// Node requirements of their volumes, if they have volumes.
     pub volumes: Option<VolumeAlternatives>,
-    /// Number of pods.
     pub count: u32,
 }
 

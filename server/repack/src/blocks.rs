@@ -24,7 +24,6 @@ pub enum BlockCode {
     OtherScheduler,
     /// The NodePool has a fixed number of nodes.
     Static,
-    /// A pod fits nowhere else.
     NoCapacity,
     /// The cluster is left as it is, because repacking it does not pay.
     NoSavings,
@@ -63,7 +62,6 @@ impl BlockCode {
 /// An object that blocks a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Blocker {
-    /// Why.
     pub code: BlockCode,
     /// `Kind/name` or `Kind/namespace/name`.
     pub object: String,

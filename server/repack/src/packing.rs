@@ -77,7 +77,6 @@ fn price_of(stays: &[bool], running: &RunningCluster) -> MicroUsd {
     MicroUsd(staying.map(|(node, _)| node.price.0).fold(0, i64::saturating_add))
 }
 
-/// The packing that is chosen.
 pub(crate) struct Choice {
     pub(crate) packing: Packing,
     /// A repacking that is not better than the cluster as it is, which is chosen.

@@ -40,13 +40,11 @@ pub struct HeldNode {
     pub node: u32,
     /// Price per hour.
     pub price: MicroUsd,
-    /// Why it would be removed.
     pub reason: RemovalReason,
     /// What blocks it, by code and object; not empty.
     pub by: Vec<Blocker>,
 }
 
-/// What one object blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockerTotal<'r> {
     /// The object, with the message for its first node.

@@ -25,7 +25,6 @@ pub(super) struct Admission {
     limit: usize,
     /// By order of arrival: the cluster and the highest epoch that its agent has stored.
     waiting: BTreeMap<u64, (ClusterName, u64)>,
-    /// Arrival numbers of waiting clusters.
     positions: BTreeMap<ClusterName, u64>,
     next_number: u64,
     /// Admissions in progress, and since when.

@@ -8,7 +8,6 @@ const FIRST_DELAY: Millis = Millis::from_secs(1);
 /// Longest delay: a cloud that answers again is noticed within it.
 const LONGEST_DELAY: Millis = Millis::from_secs(10);
 
-/// Polls of the cloud's events.
 #[derive(Debug, Default)]
 pub(crate) struct CloudPoll {
     is_in_flight: bool,
@@ -24,7 +23,6 @@ impl CloudPoll {
         !waits && !std::mem::replace(&mut self.is_in_flight, true)
     }
 
-    /// A poll ended.
     pub(crate) fn finish(&mut self, is_answered: bool, now: Timestamp) {
         self.is_in_flight = false;
         self.delay = match self.delay {

@@ -66,7 +66,6 @@ fn deliver(cluster: &ClusterName, event: Event) -> Step {
 /// Leases and agents of one server process.
 #[derive(Debug)]
 pub struct Coordinator {
-    /// What its clusters share.
     shared: Arc<RegionState>,
     leases: BTreeMap<ClusterName, Lease>,
     region: RegionLister,

@@ -27,7 +27,6 @@ pub const INTERVAL: Duration = Duration::from_secs(5);
 /// three times as long.
 const MACHINES_REFRESH: Millis = Millis::from_secs(20);
 
-/// State of the synchronization.
 #[derive(Debug, Default)]
 pub(crate) struct CounterSync {
     /// Bucket values that the store has acknowledged.

@@ -36,7 +36,6 @@ impl ClockReading {
 /// renewals add none.
 const PRUNE_THRESHOLD: usize = 1_000;
 
-/// Validity of this process's leases.
 pub struct Fence {
     clock: Clock,
     /// Epoch and end of validity by lease scope.

@@ -23,7 +23,6 @@ pub(super) const HANDOVER_DELAY: Millis = Millis::new(500);
 /// First retry: the holder receives the request, hands over and notifies.
 const FIRST_RETRY: Millis = Millis::new(HANDOVER_DELAY.get() + 500);
 
-/// Interval of further retries.
 const RETRY_INTERVAL: Millis = Millis::from_secs(5);
 
 /// Minimum delay before the retry of a lease that is about to expire.

@@ -36,7 +36,6 @@ pub(crate) struct Interruptions {
     recent: BTreeMap<u64, Recent>,
     /// [`RegionState::instances_version`] at the last search for owners; `None` if another search is due.
     searched: Option<u64>,
-    /// The store fails to answer.
     is_failing: bool,
     is_polling: bool,
     next_poll: Timestamp,

@@ -8,7 +8,6 @@ use model::{Text, Timestamp};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-/// What a drain moves.
 #[derive(Serialize, Deserialize)]
 struct StoredMoves {
     claim: String,

@@ -35,11 +35,8 @@ pub enum ClusterInput {
 /// What all clusters of one process have in common.
 #[derive(Debug, Clone)]
 pub struct ClusterSettings {
-    /// What they share.
     pub region: Arc<RegionState>,
-    /// The region and the account.
     pub scope: Scope,
-    /// Spreads their retries.
     pub seed: u64,
 }
 
@@ -144,7 +141,6 @@ impl OwnedCluster {
         self.controller.observed_state()
     }
 
-    /// Epoch of the lease.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.lease.epoch

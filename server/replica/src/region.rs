@@ -46,7 +46,6 @@ pub(crate) struct RegionLister {
     last_read: Option<u64>,
     /// Another replica has requested the lease.
     wanted: bool,
-    /// Consecutive failed listings.
     failed_listings: u32,
     /// No attempt to take the lease before this moment.
     hold_off_until: Option<Timestamp>,

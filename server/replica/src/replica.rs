@@ -87,7 +87,6 @@ impl Replica {
         clusters.chain(self.coordinator.next_wakeup()).min()
     }
 
-    /// A cluster of this process.
     #[must_use]
     pub fn cluster(&self, cluster: &ClusterName) -> Option<&OwnedCluster> {
         self.clusters.get(cluster)

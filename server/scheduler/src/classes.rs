@@ -91,7 +91,6 @@ pub(super) fn in_force(preference: Option<u8>, preferences: PreferenceSet) -> bo
     preference.is_none_or(|at| preferences.has(usize::from(at)))
 }
 
-/// Pods that planning cannot distinguish.
 #[derive(Debug)]
 pub(super) struct Class {
     pub(super) shape: u32,

@@ -30,9 +30,7 @@ pub struct CompileCache {
     catalogue_offerings: Vec<(CatalogueFingerprint, Arc<CatalogueOfferings>)>,
     /// Most recently used first; each entry is built from one of `catalogue_offerings`.
     pool_offerings: Vec<(PoolFingerprint, Arc<PoolOfferings>)>,
-    /// For the lower bound.
     offered_types: OfferedTypes,
-    /// Of the decision in progress.
     stop: Stop,
 }
 
@@ -68,7 +66,6 @@ impl CompileCache {
         StepBudget::new(bound).until(self.stop.clone())
     }
 
-    /// The types that pools offer.
     pub(super) fn offered_types(&mut self) -> &mut OfferedTypes {
         &mut self.offered_types
     }

@@ -22,7 +22,6 @@ pub(super) type FitId = u32;
 /// Index of interned node requirements.
 pub(super) type RequirementsId = u32;
 
-/// The launch options that remain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Fit {
     pub(super) types: BitSet,
@@ -31,7 +30,6 @@ pub(super) struct Fit {
     pub(super) open_labels: Requirements,
 }
 
-/// Interned requirements and fits.
 #[derive(Debug, Default)]
 pub(super) struct FitTable {
     requirements: Vec<Requirements>,

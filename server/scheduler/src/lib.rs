@@ -83,7 +83,6 @@ pub fn schedule(input: &PlanningInput) -> Plan {
     schedule_with(input, &mut CompileCache::default())
 }
 
-/// How pods are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PackingMethod {
     /// All steps of this module.

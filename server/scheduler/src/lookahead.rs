@@ -26,7 +26,6 @@ pub(super) struct Candidate {
     pub(super) each: u32,
     /// Estimated cost per pod, in micro-dollars per hour.
     pub(super) score: f64,
-    /// Price of the cheapest offering.
     pub(super) price: MicroUsd,
     /// Cost of one machine with its pods of the class.
     pub(super) cost: MicroUsd,

@@ -58,9 +58,7 @@ pub(super) struct Cohort {
     /// Charge to the pool per machine, along [`super::pool_offerings::PoolOfferings::limited`]: at
     /// least the target's, and what `minValues` need besides.
     pub(super) charged: Vec<i64>,
-    /// Capacity left on the target.
     pub(super) free: Amounts,
-    /// Requests of the pods.
     pub(super) used: Amounts,
     pub(super) ports: Vec<HostPort>,
     pub(super) host: HostTallies,
@@ -73,7 +71,6 @@ pub(super) struct Cohort {
 /// Maximum free capacity, resource by resource, of the types that a cohort could change to.
 #[derive(Debug, Clone)]
 pub(super) struct GrowthLimit {
-    /// The options evaluated.
     pub(super) fit: FitId,
     /// The limits left in the pool at that time: the result is valid while they are not exceeded.
     pub(super) limits: SmallVec<[i64; 2]>,

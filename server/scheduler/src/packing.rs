@@ -46,7 +46,6 @@ fn claims_in_use(input: &PlanningInput) -> BTreeSet<Text> {
 type AdmittingNodes<'i> = FxHashMap<(SmallVec<[RequirementsId; 1]>, &'i [Toleration]), Rc<BitSet>>;
 type ClassFits = Rc<[FitId]>;
 
-/// The state of one packing.
 #[derive(Debug)]
 pub(super) struct Packing<'p, 'i> {
     pub(super) problem: &'p Problem<'i>,
@@ -99,9 +98,7 @@ pub(super) struct Packing<'p, 'i> {
     pub(super) patterns: Patterns,
     /// Nodes per pool and zone, for the opt-in rules.
     pub(super) pool_counts: PoolCounts,
-    /// Steps that are left.
     pub(super) steps: &'p StepBudget,
-    /// Classes that were attempted.
     pub(super) attempted: BitSet,
     /// The class attempted last.
     pub(super) last_attempted: Option<u32>,

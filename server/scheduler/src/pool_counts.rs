@@ -89,7 +89,6 @@ impl PoolCounts {
         self.0[pool as usize].zones.get(zone).copied().unwrap_or(0)
     }
 
-    /// Counts opened machines.
     pub(super) fn add_machines(
         &mut self,
         pool: u32,

@@ -102,7 +102,6 @@ pub(super) struct CatalogueOfferings {
     by_capacity: BTreeMap<CapacityType, BitSet>,
 }
 
-/// What one NodePool can launch.
 #[derive(Debug)]
 pub(super) struct PoolOfferings {
     catalogue_offerings: Arc<CatalogueOfferings>,

@@ -44,7 +44,6 @@ pub(super) struct InitialState {
     pub(super) limits: Vec<Vec<i64>>,
     /// Nodes that each pool may still add.
     pub(super) nodes_left: Vec<i64>,
-    /// Instances left in each reservation.
     pub(super) reservations: BTreeMap<Text, i64>,
 }
 

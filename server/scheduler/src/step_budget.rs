@@ -6,7 +6,6 @@ use std::cell::Cell;
 
 use model::Stop;
 
-/// Steps that are left.
 #[derive(Debug)]
 pub(super) struct StepBudget {
     bound: u64,
@@ -54,7 +53,6 @@ impl StepBudget {
         result
     }
 
-    /// Whether no step is left.
     pub(super) fn is_exhausted(&self) -> bool {
         self.left.get().is_some_and(|left| left <= self.reserved.get())
     }

@@ -40,7 +40,6 @@ pub(super) struct NodeFilter {
     pub(super) keys: Vec<KeyId>,
 }
 
-/// What is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct GroupSpec {
     pub(super) key: KeyId,
@@ -53,7 +52,6 @@ pub(super) struct GroupSpec {
 /// Counts in one domain of one group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Pods that the predicate selects.
     pub(super) matched: u32,
     /// Pods that carry the (anti-affinity) term.
     pub(super) carriers: u32,

@@ -53,7 +53,6 @@ pub(crate) use context::Context;
 pub use instance_profiles::InstanceProfile;
 pub(crate) use session::Session;
 
-/// An account in one region.
 #[derive(Debug)]
 pub(crate) struct Account {
     region: Region,
@@ -65,7 +64,6 @@ pub(crate) struct Account {
     reports: Reports,
     queues: Queues,
     rules: Rules,
-    /// Number of events so far.
     events: u64,
 }
 
@@ -131,7 +129,6 @@ impl Account {
         self.sessions.find(key)
     }
 
-    /// Ends all sessions of roles.
     pub(crate) fn revoke_sessions(&mut self) {
         self.sessions.revoke();
     }

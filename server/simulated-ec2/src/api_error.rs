@@ -1,6 +1,5 @@
 //! Errors of calls: the code and message of the service, and the HTTP status.
 
-/// The error of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) status: u16,

@@ -8,7 +8,6 @@ use crate::account::Session;
 use crate::query::parameters::Parameters;
 use crate::settings::Tags;
 
-/// Maximum number of kept calls.
 const KEPT: usize = 100_000;
 
 /// Number of newest calls whose parameters are kept. A fleet has hundreds of parameters.
@@ -37,11 +36,9 @@ pub struct Call {
     /// What a CreateFleet asks for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetCall>,
-    /// What came of it.
     pub outcome: Outcome,
 }
 
-/// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Outcome {
@@ -67,13 +64,11 @@ pub enum Outcome {
 #[serde(rename_all = "camelCase")]
 pub struct FleetCall {
     pub client_token: Option<String>,
-    /// Target capacity.
     pub total: Option<u32>,
     /// `spot`, `on-demand`, `capacity-block` or `reserved-capacity`.
     pub capacity_type: Option<String>,
     /// Overrides of all configurations, in order.
     pub overrides: Vec<FleetOverride>,
-    /// Tags of the instances.
     pub tags: Tags,
     /// Ids of the instances that the answer names.
     pub instances: Vec<String>,
@@ -82,7 +77,6 @@ pub struct FleetCall {
 /// What has become of a CreateFleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetProgress {
-    /// Number of the call.
     pub number: u64,
     /// What it asks for, and what it launched.
     pub fleet: FleetCall,
@@ -93,13 +87,9 @@ pub struct FleetProgress {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetOverride {
-    /// Instance type name.
     pub instance_type: Option<String>,
-    /// Zone name.
     pub zone: Option<String>,
-    /// Subnet id.
     pub subnet: Option<String>,
-    /// Image id.
     pub image: Option<String>,
 }
 

@@ -24,9 +24,7 @@ const LINUX: &str = "Linux/UNIX";
 /// A spot price from a moment on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpotRow {
-    /// Instance type name.
     pub instance_type: String,
-    /// Zone name.
     pub zone: String,
     /// Product description, such as `Linux/UNIX`.
     pub product: String,
@@ -50,16 +48,13 @@ impl SpotRow {
     }
 }
 
-/// What a region sells.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RegionCatalogue {
     /// Instance types, sorted by name.
     pub types: Vec<TypeRow>,
-    /// Type and zone name.
     pub offerings: Vec<(String, String)>,
     /// Zone name and id, sorted by name.
     pub zones: Vec<(String, String)>,
-    /// Spot prices.
     pub spot: Vec<SpotRow>,
     /// On-demand price per hour by type.
     pub on_demand: BTreeMap<String, MicroUsd>,

@@ -36,7 +36,6 @@ pub struct SimulatedEc2 {
     shared: Arc<Shared>,
 }
 
-/// Settings of an endpoint.
 #[derive(Debug)]
 pub struct Builder {
     settings: AccountSettings,
@@ -68,7 +67,6 @@ impl Builder {
         self
     }
 
-    /// The endpoint.
     #[must_use]
     pub fn build(self) -> SimulatedEc2 {
         let own = || Arc::new(ClockedCloud::new(SimulatedCloud::new(FaultProfile::default(), None), system_time));
@@ -106,7 +104,6 @@ impl SimulatedEc2 {
         self.shared.state().switchboard.faults().clone()
     }
 
-    /// Changes the faults.
     pub fn change_faults(&self, change: impl FnOnce(&mut Faults)) {
         let mut state = self.shared.state();
         let mut faults = state.switchboard.faults().clone();

@@ -9,11 +9,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// All faults of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Faults {
-    /// Seed of the random choices.
     pub seed: u64,
     /// Faults of calls, in the order in which they are tried.
     pub rules: Vec<FaultRule>,
@@ -23,7 +21,6 @@ pub struct Faults {
     pub page_sizes: BTreeMap<String, usize>,
     /// Capacity of pools. The first entry that covers a pool counts; a pool without one has capacity.
     pub pools: Vec<PoolCapacity>,
-    /// Quotas of the account.
     pub quotas: Quotas,
     /// How long new things are invisible.
     pub lag: Lag,
@@ -46,7 +43,6 @@ pub struct FaultRule {
     /// Share of calls with the fault, in percent.
     #[serde(default = "all")]
     pub percent: u32,
-    /// What happens.
     pub effect: Effect,
 }
 
@@ -74,7 +70,6 @@ impl FaultRule {
     }
 }
 
-/// What happens to a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind", deny_unknown_fields)]
 pub enum Effect {
@@ -111,11 +106,9 @@ impl Effect {
     }
 }
 
-/// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Throttle {
-    /// Maximum burst of calls.
     pub burst: i64,
     /// Milliseconds per added call.
     pub refill_ms: i64,
@@ -125,9 +118,7 @@ pub struct Throttle {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PoolCapacity {
-    /// Instance type name.
     pub instance_type: Option<String>,
-    /// Zone name or zone id.
     pub zone: Option<String>,
     /// `spot`, `on-demand` or `reserved`.
     pub capacity_type: Option<String>,

@@ -40,7 +40,6 @@ impl Service {
         }
     }
 
-    /// How the service writes XML.
     pub(crate) fn dialect(self) -> Dialect {
         match self {
             Self::Iam => Dialect::Query("https://iam.amazonaws.com/doc/2010-05-08/"),

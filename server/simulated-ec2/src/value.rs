@@ -1,6 +1,5 @@
 //! Responses as values: a tree that the query protocol writes as XML.
 
-/// A value of a response.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
     Text(String),
@@ -23,7 +22,6 @@ impl Fields {
         Self::default()
     }
 
-    /// Adds a value.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<Node>) -> Self {
         self.0.push((name, value.into()));
         self
@@ -37,7 +35,6 @@ impl Fields {
         }
     }
 
-    /// Adds a list.
     pub(crate) fn list<T: Into<Node>>(self, name: &'static str, items: impl IntoIterator<Item = T>) -> Self {
         self.with(name, Node::List(items.into_iter().map(Into::into).collect()))
     }

@@ -54,13 +54,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum random delay from an observed launch to the kill, in milliseconds.
 const MAX_AIM_MS: i64 = 40;
 
-/// Results of a crash run.
 #[derive(Debug, Default)]
 pub struct Report {
     pub kills: usize,
-    /// Cuts of the database's connections.
     pub cuts: usize,
-    /// Restarts of the database.
     pub restarts: usize,
     /// Kills that hit each crash point of at least one launch.
     pub crash_points: BTreeMap<CrashPoint, usize>,
@@ -68,7 +65,6 @@ pub struct Report {
     pub elsewhere: usize,
     /// Launch calls that reached the cloud.
     pub launches: usize,
-    /// Launched instances.
     pub launched: usize,
     /// Instances that are billed at the end.
     pub alive: usize,
@@ -85,12 +81,10 @@ pub struct Report {
     pub claims_removed: usize,
     /// Time from each kill to the next launch that reached the cloud, in milliseconds.
     pub resumed_ms: Vec<u64>,
-    /// Total duration.
     pub took: Duration,
 }
 
 impl Report {
-    /// Whether no invariant was violated.
     pub fn is_success(&self) -> bool {
         self.leaked.is_empty() && self.launched_twice.is_empty() && self.hollow.is_empty() && self.waiting == 0
     }

@@ -51,7 +51,6 @@ pub(crate) use agent::SimulatedApi;
 pub use cluster_processes::{input_ended, simulated_agent};
 pub use plan::Plan;
 
-/// Limit for the server's shutdown.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Names of the clusters; further ones are numbered.

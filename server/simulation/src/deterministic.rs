@@ -77,7 +77,6 @@ struct CheckHistory {
     empty: BTreeMap<ClusterName, Timestamp>,
 }
 
-/// One seeded run.
 pub(crate) struct Simulation {
     seed: u64,
     events: EventQueue,
@@ -104,7 +103,6 @@ pub(crate) struct Simulation {
 }
 
 impl Simulation {
-    /// Sets up a run.
     pub fn new(setup: Setup, trace: bool) -> Self {
         // Events at the same moment happen in the order of these calls.
         let environment = Arc::new(Environment::new(setup.seed, VirtualClock::new(), setup.cloud));

@@ -43,7 +43,6 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(1_800);
 /// Notices per distinct instance that the server stored.
 const STORED: &str = "SELECT count(*), count(DISTINCT instance) FROM interruptions WHERE kind = 'spot_interrupted'";
 
-/// Results of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     pub clusters: usize,
@@ -51,16 +50,13 @@ pub struct Report {
     pub notices: usize,
     /// From the first notice to the last.
     pub sent_in: Duration,
-    /// Kills of the server.
     pub kills: usize,
     /// Rows of notices, and instances that have one.
     pub rows: usize,
     pub instances_stored: usize,
-    /// Instances whose Node was tainted.
     pub tainted: usize,
     /// From notice to taint, in milliseconds.
     pub to_taint_ms: Vec<u64>,
-    /// Instances that replace others.
     pub launched: usize,
     /// Pods that do not run at the end.
     pub waiting: usize,

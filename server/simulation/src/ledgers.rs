@@ -8,7 +8,6 @@ use model::{ClaimName, ClusterName, ProviderId};
 /// What the ledgers say of each other.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
-    /// Instances that are billed.
     pub(crate) alive: usize,
     /// Billed instances without a NodeClaim: provider ids.
     pub(crate) leaked: Vec<String>,

@@ -64,7 +64,6 @@ const OWNED_TIMEOUT: Duration = Duration::from_secs(900);
 /// Limit until the pods of the last bursts run.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Results of a load run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// From the first agent's start until every cluster had an owner.
@@ -75,7 +74,6 @@ pub struct Report {
     pub steady: Interval,
     /// Quotes over all clusters during that, by the clock of the client.
     pub quotes: Option<Percentiles>,
-    /// Disturbances and their measurements.
     pub disturbances: Vec<Disturbance>,
     /// Clusters without an owner at the end.
     pub unowned: usize,
@@ -88,10 +86,8 @@ pub struct Report {
     pub waiting: usize,
 }
 
-/// A disturbance of the servers.
 #[derive(Debug)]
 pub struct Disturbance {
-    /// Description.
     pub what: &'static str,
     /// Until every cluster had an owner again.
     pub recovery: Recovery,
@@ -104,11 +100,9 @@ pub struct Disturbance {
 pub struct Recovery {
     /// Time until the last cluster had an owner.
     pub took: Duration,
-    /// Measurement of that time.
     pub meanwhile: Interval,
 }
 
-/// Start of a measured phase.
 struct StartMark {
     at: Instant,
     /// The same moment by the clock that servers report in.
@@ -131,21 +125,17 @@ enum SnapshotFilter {
     Since,
 }
 
-/// Progress reports.
 #[derive(Debug)]
 pub enum Progress<'r> {
     /// Every cluster has an owner.
     Connected(&'r Report),
     /// The measurement without disturbances is complete.
     Steady(&'r Report),
-    /// A disturbance has been measured.
     Disturbance(&'r Disturbance),
-    /// The run has ended.
     Ended(&'r Report),
 }
 
 impl Report {
-    /// Whether no invariant was violated.
     pub fn is_success(&self) -> bool {
         self.unowned == 0 && self.waiting == 0 && self.launched_twice.as_ref().is_none_or(Vec::is_empty)
     }
@@ -195,7 +185,6 @@ pub async fn run(
     Ok(report)
 }
 
-/// Measures for a given time.
 async fn measure(test_bed: &TestBed, clusters: &Clusters, measured_for: Duration) -> anyhow::Result<Interval> {
     let before = UsageSample::collect(test_bed).await?;
     tokio::time::sleep(measured_for).await;

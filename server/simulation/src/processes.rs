@@ -20,9 +20,7 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(crate) const NO_POSTGRES: &str =
     "PostgreSQL is not installed on this machine; pass a running one with --database-url";
 
-/// The simulated cloud's process.
 pub(crate) struct CloudProcess {
-    /// Its gRPC address.
     pub address: String,
     /// URL of its EC2 account, if it has one.
     pub ec2: Option<String>,
@@ -57,7 +55,6 @@ impl CloudProcess {
         Ok(Self { address, ec2, _input: process.stdin.take(), process })
     }
 
-    /// Process id.
     pub fn pid(&self) -> Option<u32> {
         self.process.id()
     }
@@ -65,7 +62,6 @@ impl CloudProcess {
 
 /// A server process; its addresses survive restarts.
 pub(crate) struct ServerProcess {
-    /// gRPC address for agents.
     pub grpc: SocketAddr,
     /// HTTP address.
     pub http: SocketAddr,

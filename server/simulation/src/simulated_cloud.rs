@@ -24,7 +24,6 @@ pub use call_log::OtherLaunch;
 pub use service::Latency;
 use service::Service;
 
-/// Interval of time steps.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Serves `cloud` on `listener` until `stop`, and records the launches of `others` with its own. Another interface may serve the same cloud.

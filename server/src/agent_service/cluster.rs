@@ -38,12 +38,9 @@ const MAX_VERSION_CHARS: usize = 100;
 pub(super) type BoxedResponse = Result<Box<v1::ConnectResponse>, Status>;
 pub(super) type ResponseSender = mpsc::Sender<BoxedResponse>;
 
-/// Handle to a cluster's task.
 #[derive(Debug, Clone)]
 pub(super) struct SessionHandle {
-    /// Messages from streams.
     pub(super) incoming: mpsc::Sender<Incoming>,
-    /// Commands from the control loop.
     pub(super) commands: mpsc::Sender<Command>,
     /// Rate limit of the cluster's agent.
     pub(super) rate_limiter: Arc<AgentRateLimiter>,
@@ -74,14 +71,12 @@ impl AgentRateLimiter {
     }
 }
 
-/// Message from a stream task.
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// A stream and its first message. Cancelling `cancel` ends it.
     Opened {
         stream: u64,
         hello: Box<v1::Hello>,
-        /// Address of the agent.
         peer: String,
         responses: ResponseSender,
         cancel: CancellationToken,
@@ -92,7 +87,6 @@ pub(super) enum Incoming {
     Closed { stream: u64 },
 }
 
-/// Command of the control loop.
 #[derive(Debug)]
 pub(super) enum Command {
     Accept(u64),
@@ -107,11 +101,9 @@ pub(super) enum Command {
     },
 }
 
-/// The cluster's current stream.
 #[derive(Debug)]
 struct Stream {
     number: u64,
-    /// Address of the agent.
     peer: String,
     responses: ResponseSender,
     cancel: CancellationToken,
@@ -144,7 +136,6 @@ pub(super) struct Task {
     stop: CancellationToken,
 }
 
-/// Next input of the task.
 enum Next {
     Stop,
     Incoming(Incoming),

@@ -58,7 +58,6 @@ impl CallCounts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The counters.
     pub(crate) fn families(&self) -> Vec<Family> {
         let counts = self.counts();
         let family = |(name, help, value): Metric| {

@@ -44,7 +44,6 @@ impl CallContext {
         Self { may_send: Some(Arc::new(may_send)), ..self }
     }
 
-    /// Lane of the calls.
     #[must_use]
     pub fn lane(&self) -> PriorityLane {
         self.lane

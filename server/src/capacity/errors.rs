@@ -10,7 +10,6 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 use tracing::warn;
 
-/// Domain of the reasons.
 pub(crate) const DOMAIN: &str = "fleetwright.dev";
 
 /// Why a request fails. A client may depend on the name; the message is for people.
@@ -55,7 +54,6 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// All of them.
     #[cfg(test)]
     pub(crate) const ALL: [Self; 18] = [
         Self::InvalidField,
@@ -141,7 +139,6 @@ fn info(reason: Reason) -> ErrorDetails {
     ErrorDetails::with_error_info(reason.parts().0, DOMAIN, HashMap::<String, String>::new())
 }
 
-/// A status with ErrorInfo.
 pub(crate) fn status(reason: Reason, message: impl Into<String>) -> Status {
     Status::with_error_details(reason.parts().1, message, info(reason))
 }
@@ -191,7 +188,6 @@ pub(crate) fn quota_exceeded(subject: &str, description: impl Into<String>) -> S
     Status::with_error_details(Code::ResourceExhausted, description, details)
 }
 
-/// The store failed a request.
 pub(crate) fn store_failed(error: StoreError) -> Status {
     warn!(%error, "store failed a request");
     Status::unavailable(error.to_string())

@@ -43,7 +43,6 @@ impl Estimates {
         }
     }
 
-    /// Records nodes that became ready.
     pub(crate) fn record_ready(&self, nodes: &[ReadyNode]) {
         if nodes.is_empty() {
             return;

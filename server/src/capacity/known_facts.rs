@@ -40,7 +40,6 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Which facts they are.
     pub(super) fn key(&self) -> &Arc<FactsKey> {
         &self.key
     }
@@ -60,7 +59,6 @@ impl KnownFacts {
         Some(known.clone())
     }
 
-    /// The facts of a cluster.
     pub(super) fn get(&self, cluster: &ClusterName) -> Option<Known> {
         self.lock().clusters.get(cluster).cloned()
     }

@@ -16,7 +16,6 @@ const MAX_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
 /// Bytes of an entry beside its own: its field and its length.
 const ENTRY_BYTES: usize = 6;
 
-/// Why there is no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoMessage {
     /// The plan is longer than a message may be.

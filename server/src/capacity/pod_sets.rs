@@ -150,7 +150,6 @@ mod tests {
         found.into_iter().map(|violation| (violation.field, violation.problem)).collect()
     }
 
-    /// The fields of the violations.
     fn fields(sets: &[v1::PodSet]) -> Vec<String> {
         violations(sets).into_iter().map(|(field, _)| field).collect()
     }

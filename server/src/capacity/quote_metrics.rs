@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::histogram::{Counter, Histogram};
 use crate::metrics::Family;
 
-/// The quotes of this process.
 pub(crate) static QUOTES: LazyLock<QuoteMetrics> = LazyLock::new(QuoteMetrics::default);
 
 /// Requests for quotes that clients sent to this process; those of other replicas for their own clients are not counted.
@@ -32,7 +31,6 @@ impl QuoteMetrics {
         }
     }
 
-    /// The metrics.
     pub(crate) fn families(&self) -> Vec<Family> {
         vec![
             self.answered.family(

@@ -35,7 +35,6 @@ const MOST_ANSWERS: usize = 1_000;
 /// Part of the time of a request within which the task of a cluster answers.
 const FACTS_PART: u32 = 2;
 
-/// What one replica answers.
 struct Part {
     quotes: Vec<v1::ClusterQuote>,
     unreachable: Vec<String>,
@@ -228,7 +227,6 @@ impl CapacityApi {
     }
 }
 
-/// This long ago.
 fn before(age: Duration) -> Timestamp {
     clock::now() - Millis::new(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
 }
@@ -287,7 +285,6 @@ fn answers(stated: i32) -> Result<usize, Status> {
     }
 }
 
-/// The deadline has passed.
 pub(super) fn late() -> Status {
     errors::status(
         Reason::DeadlineExceeded,

@@ -14,7 +14,6 @@ use super::worker::AskedFacts;
 /// Clusters that are prepared at one time.
 const CONCURRENT: usize = 2;
 
-/// Shortest pause between two rounds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl CapacityApi {

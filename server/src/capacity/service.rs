@@ -21,7 +21,6 @@ use crate::fleet::{Access, FleetApi, resource_names as names};
 use auth::Client;
 use store::clock;
 
-/// What the API answers from.
 #[derive(Clone)]
 pub(crate) struct CapacityApi {
     pub(crate) fleet: FleetApi,
@@ -36,7 +35,6 @@ impl CapacityApi {
         Self { fleet, threads, limits: RequestLimits::default(), shares: ClientShares::default() }
     }
 
-    /// The gRPC service.
     pub(crate) fn service(self) -> OnRequestThreads<CapacityServiceServer<Self>> {
         let threads = Arc::clone(&self.threads.requests);
         OnRequestThreads::new(CapacityServiceServer::new(self), threads)

@@ -104,7 +104,6 @@ impl CapacityThreads {
         })
     }
 
-    /// Which facts the threads have.
     pub(crate) fn known(&self) -> &KnownFacts {
         &self.known
     }

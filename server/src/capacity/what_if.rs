@@ -34,7 +34,6 @@ pub(crate) struct ShownPlan {
     pub(crate) at: Timestamp,
 }
 
-/// Why there is no plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WhatIfError {
     /// Fields of the request are wrong.
@@ -43,7 +42,6 @@ pub(crate) enum WhatIfError {
     TooLong,
     /// The client does not wait any more.
     Stopped,
-    /// The verifier refuses every plan.
     Refused(String),
 }
 

@@ -16,9 +16,7 @@ use tokio::time::Instant;
 use super::estimates::Estimates;
 use super::known_facts::KnownFacts;
 
-/// What a thread does.
 pub(crate) enum Job {
-    /// Quotes clusters.
     Quote(QuoteJob),
     /// Takes a cluster that is prepared for the quotes to come, unless the thread has later facts.
     Take { cluster: Box<Prepared>, taken: oneshot::Sender<()> },
@@ -26,7 +24,6 @@ pub(crate) enum Job {
     Forget(ClusterName),
 }
 
-/// Clusters to quote.
 pub(crate) struct QuoteJob {
     pub(crate) sets: Arc<[PodSet]>,
     /// Shared by the threads of the quote.
@@ -38,7 +35,6 @@ pub(crate) struct QuoteJob {
     pub(crate) answer: oneshot::Sender<Option<Vec<ClusterQuote>>>,
 }
 
-/// A cluster to quote.
 pub(crate) struct AskedCluster {
     pub(crate) name: ClusterName,
     pub(crate) account: Text,
@@ -87,7 +83,6 @@ impl Prepared {
     }
 }
 
-/// A thread's clusters.
 pub(crate) struct Worker {
     estimates: Arc<Estimates>,
     known: Arc<KnownFacts>,
@@ -102,7 +97,6 @@ impl Worker {
         Self { estimates, known, settings, clusters: BTreeMap::new(), cache: CompileCache::default() }
     }
 
-    /// Drops everything that is prepared.
     pub(crate) fn clear(&mut self) {
         self.clusters.keys().for_each(|cluster| self.known.forget(cluster));
         (self.clusters, self.cache) = (BTreeMap::new(), CompileCache::default());

@@ -2,7 +2,6 @@
 
 use cloud::catalogue::Snapshot;
 
-/// What was read.
 #[derive(Debug)]
 pub struct Refreshed {
     /// Types, zones and prices.

@@ -17,7 +17,6 @@ use crate::conditions::{CloudAction, Conditions, Dependency, Failure};
 use crate::histogram::Histogram;
 use crate::metrics::Family;
 
-/// The calls of this process.
 pub(crate) static CALLS: LazyLock<CloudCalls> = LazyLock::new(CloudCalls::default);
 
 /// Methods by Karpenter's names.
@@ -56,7 +55,6 @@ impl CloudCalls {
         answer
     }
 
-    /// The metrics.
     pub(crate) fn families(&self) -> Vec<Family> {
         let durations = METHODS.iter().zip(&self.durations);
         let durations = durations.map(|(method, of)| (vec![("method", (*method).to_owned())], of.value()));

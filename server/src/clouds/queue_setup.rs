@@ -5,7 +5,6 @@
 pub struct QueueRequest {
     /// Region, such as `eu-west-1`.
     pub region: String,
-    /// Name of the queue.
     pub queue: String,
     /// Address of an AWS API in place of AWS's own.
     pub endpoint: Option<String>,

@@ -25,7 +25,6 @@ pub(crate) fn launch_request(request: &LaunchRequest) -> v1::LaunchRequest {
     }
 }
 
-/// Decodes a launch request.
 pub fn read_launch_request(request: v1::LaunchRequest) -> LaunchRequest {
     LaunchRequest {
         token: Text::from(request.token),
@@ -56,7 +55,6 @@ fn capacity_type(word: &str) -> CapacityType {
     all.into_iter().find(|kind| kind.as_str() == word).unwrap_or(CapacityType::OnDemand)
 }
 
-/// Encodes an instance.
 pub fn instance(instance: &Instance) -> v1::Instance {
     let state = match instance.state {
         InstanceState::Pending => v1::InstanceState::Pending,
@@ -79,7 +77,6 @@ pub fn instance(instance: &Instance) -> v1::Instance {
     }
 }
 
-/// Decodes an instance.
 pub fn read_instance(instance: v1::Instance) -> Instance {
     let state = match instance.state() {
         v1::InstanceState::Running => InstanceState::Running,
@@ -151,7 +148,6 @@ pub fn event(event: &CloudEvent) -> v1::Event {
     }
 }
 
-/// Encodes a kind of interruption.
 pub fn interruption(kind: InterruptionKind) -> v1::InterruptionKind {
     match kind {
         InterruptionKind::SpotInterrupted => v1::InterruptionKind::SpotInterrupted,
@@ -164,7 +160,6 @@ pub fn interruption(kind: InterruptionKind) -> v1::InterruptionKind {
     }
 }
 
-/// Decodes a kind of interruption.
 pub fn read_interruption(kind: v1::InterruptionKind) -> InterruptionKind {
     let is_kind = |known: &InterruptionKind| interruption(*known) == kind;
     InterruptionKind::ALL.into_iter().find(is_kind).unwrap_or(InterruptionKind::SpotInterrupted)

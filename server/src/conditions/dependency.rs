@@ -19,20 +19,15 @@ pub(crate) enum Severity {
 /// A kind of call of a cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CloudAction {
-    /// Launches an instance.
     Launch,
-    /// Terminates an instance.
     Terminate,
-    /// Describes one instance.
     Describe,
-    /// Lists the instances.
     List,
     /// Reads what the cloud announces about instances.
     ReadNotices,
 }
 
 impl CloudAction {
-    /// Its verb.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

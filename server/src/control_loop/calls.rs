@@ -62,9 +62,7 @@ pub struct CallRunner<C> {
     pub store: Arc<dyn Store>,
     /// Cloud of the calls that launch, describe and terminate.
     pub cloud: Arc<C>,
-    /// Lease owner name and duration.
     pub lease: LeaseConfig,
-    /// Local expiry of the leases.
     pub fence: Arc<Fence>,
     /// The leases held, shared with the renewal thread.
     pub held_leases: Arc<HeldLeases>,

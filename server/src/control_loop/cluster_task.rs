@@ -60,7 +60,6 @@ pub(super) struct TaskContext<C> {
     pub(super) runner: Arc<CallRunner<C>>,
     pub(super) planners: Arc<Planners>,
     pub(super) views: mpsc::UnboundedSender<ViewUpdate>,
-    /// Owner name of the leases.
     pub(super) owner: String,
     pub(super) latencies: Arc<Latencies>,
     pub(super) heartbeat: Arc<Heartbeat>,
@@ -68,7 +67,6 @@ pub(super) struct TaskContext<C> {
     pub(super) limits: watch::Sender<u64>,
     /// Number of clusters of this process.
     pub(super) clusters: watch::Sender<usize>,
-    /// The runtime of the calls.
     pub(super) io: Handle,
 }
 
@@ -91,7 +89,6 @@ impl<C> TaskContext<C> {
 
 /// A message to a cluster's task.
 pub(super) enum Message {
-    /// The lease was acquired again.
     Lease(Lease),
     /// An input, and the place in the cluster's inbox that it takes.
     Input(ClusterInput, Option<OwnedSemaphorePermit>),
@@ -99,7 +96,6 @@ pub(super) enum Message {
     Question(ClusterQuestion),
 }
 
-/// How a task ends.
 #[derive(Clone)]
 pub(super) struct Ends {
     /// Another process owns the cluster: the task takes no further step.
@@ -123,7 +119,6 @@ pub(super) struct ClusterTask<C> {
     last_view: Option<Instant>,
     /// A listing of instances, and when it is evaluated. A later one replaces it.
     listing: Option<(Instant, ClusterInput)>,
-    /// How long the listing waits.
     listing_delay: Duration,
     ends: Ends,
 }
@@ -205,7 +200,6 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
         Ok(())
     }
 
-    /// The caller may have gone.
     fn answer(&self, subject: Subject) {
         let now = clock::now();
         match subject {

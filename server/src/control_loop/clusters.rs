@@ -16,14 +16,12 @@ use crate::questions::ClusterQuestion;
 
 use super::cluster_task::{ClusterTask, Ends, Message, TaskContext};
 
-/// The tasks of the clusters.
 pub(super) struct Clusters<C> {
     context: Arc<TaskContext<C>>,
     inboxes: BTreeMap<ClusterName, Inbox>,
     /// Held by the task of a cluster while it runs.
     alone: BTreeMap<ClusterName, Arc<Mutex<()>>>,
     tasks: JoinSet<Result<(), JoinError>>,
-    /// The runtime of the tasks.
     threads: Handle,
     stop: CancellationToken,
 }

@@ -28,7 +28,6 @@ const LEASES_PER_RENEWAL: usize = 2_000;
 pub struct HeldLeases(Mutex<BTreeMap<String, Lease>>);
 
 impl HeldLeases {
-    /// Adds a granted lease.
     pub fn add(&self, lease: &Lease) {
         self.leases().insert(lease.scope.key(), lease.clone());
     }
@@ -63,12 +62,9 @@ impl HeldLeases {
 #[derive(Clone)]
 pub(crate) struct LeaseRenewer {
     pub store: Arc<dyn Store>,
-    /// Local expiry of the leases.
     pub fence: Arc<Fence>,
     pub held_leases: Arc<HeldLeases>,
-    /// Lease duration.
     pub duration: Duration,
-    /// Whether the leases are renewed.
     pub conditions: Arc<Conditions>,
 }
 

@@ -52,7 +52,6 @@ pub(super) struct Planners {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlanningMode {
-    /// On dedicated threads.
     Threads,
     /// In the task of the cluster, which blocks its thread meanwhile.
     Inline,

@@ -18,7 +18,6 @@ use replica::{ClusterInput, Input};
 /// window, and several steps may precede one.
 const SLOW_STEP: Duration = Duration::from_millis(20);
 
-/// A step in progress.
 pub(super) struct StepTimer {
     kind: &'static str,
     begun: Instant,
@@ -60,7 +59,6 @@ impl StepTimes {
         *time += took;
     }
 
-    /// The metrics.
     pub(crate) fn families(&self) -> [Family; 2] {
         let step_times = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let help = "Steps of the control loop and of the tasks of clusters, by kind.";

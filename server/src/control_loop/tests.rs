@@ -104,7 +104,6 @@ impl Fixture {
         Self::start_with(settings, planner, planning, threads)
     }
 
-    /// The API of this process.
     fn fleet_api(&self) -> FleetApi {
         FleetApi::alone(
             self.views.clone(),

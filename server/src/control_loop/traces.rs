@@ -12,7 +12,6 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::telemetry::{self, Exporter};
 
-/// The traces of one cluster.
 pub(super) struct Traces(Option<(Tracker, &'static Exporter)>);
 
 impl Traces {

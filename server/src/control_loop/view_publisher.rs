@@ -55,7 +55,6 @@ pub(crate) async fn publish_views(mut updates: mpsc::UnboundedReceiver<ViewUpdat
     }
 }
 
-/// What an update changed.
 struct ClusterChange {
     cluster: ClusterName,
     before: Option<Arc<PublishedCluster>>,

@@ -16,7 +16,6 @@ pub(crate) struct Access {
     pub(crate) part: bool,
     /// Clusters that the client is confined to.
     pub(crate) clusters: ClusterAccess,
-    /// Name of the client.
     client: String,
 }
 

@@ -21,12 +21,10 @@ use crate::views::{ResourceChanges, Views};
 use store::lease::Scope;
 use store::{Store, clock};
 
-/// What the API answers from.
 #[derive(Clone)]
 pub(crate) struct FleetApi {
     /// This replica: one life of the process.
     pub(crate) instance: Arc<str>,
-    /// Owner name of its leases.
     pub(crate) owner: Arc<str>,
     pub(crate) views: Views,
     pub(crate) changes: Arc<ResourceChanges>,

@@ -24,7 +24,6 @@ use store::{Store, StoreError, clock};
 /// Retry interval when the store fails.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Kind of change to follow.
 #[derive(Debug)]
 pub enum Topic {
     /// Freezes. Those from before the feed starts are loaded by [`read_freezes`].
@@ -34,10 +33,8 @@ pub enum Topic {
     },
     /// Refused offerings of this region, including those recorded by earlier processes.
     Offerings {
-        /// The region and the account.
         scope: Scope,
     },
-    /// Holds of all clusters.
     Holds {
         /// Clusters that had holds at the last read.
         known: BTreeSet<ClusterName>,

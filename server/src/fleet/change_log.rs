@@ -13,7 +13,6 @@ use super::resource::Resource;
 /// Changes that are kept. A watch that begins before them has to list again.
 const CAPACITY: usize = 65_536;
 
-/// A change of one resource.
 #[derive(Debug)]
 pub(crate) enum Change<M> {
     /// New or changed.
@@ -77,7 +76,6 @@ impl<M> ChangeLog<M> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds changes of a cluster.
     pub(crate) fn push(&self, cluster: &ClusterName, changes: impl IntoIterator<Item = Change<M>>) {
         let mut log = self.lock();
         let begin = log.end;

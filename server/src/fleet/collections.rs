@@ -62,7 +62,6 @@ fn of_namespace(parent: &str) -> Result<(Option<ClusterName>, IsBelow), Status> 
     Ok((cluster, is_below))
 }
 
-/// A collection of a cluster.
 #[tonic::async_trait]
 pub(crate) trait Collection: Send + Sync + 'static {
     type Row: Resource + Clone + Send + Sync + 'static;

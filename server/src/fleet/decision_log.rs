@@ -19,7 +19,6 @@ const DECISIONS: (u32, u32) = (50, 500);
 /// Maximum bytes per message, well below the message size limit.
 const PART: usize = 256 * 1024;
 
-/// Stream of messages.
 pub(super) type Parts<T> = BoxStream<'static, Result<T, Status>>;
 
 fn parts<T: Send + 'static>(messages: Vec<T>) -> Parts<T> {

@@ -162,7 +162,6 @@ impl Directory {
         .collect()
     }
 
-    /// The writing of these failed.
     pub(crate) fn mark_unwritten(&self, rows: &[ClusterSummaryRow]) {
         let mut state = self.lock();
         for row in rows {

@@ -29,9 +29,7 @@ const API_SERVER_UNREACHABLE: &str = "the agent ended its stream because the API
 /// Who decides for a cluster, and what is known of its agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// Owner name of the lease.
     pub(crate) replica: String,
-    /// Epoch of the lease.
     pub(crate) epoch: u64,
     /// UID of the cluster; empty before its agent has ever connected.
     pub(crate) uid: Text,
@@ -269,7 +267,6 @@ pub(crate) fn pools(view: &ClusterView) -> Vec<v1::Pool> {
     pools.into_values().collect()
 }
 
-/// A pod that waits.
 pub(crate) fn pod(cluster: &ClusterName, pod: &PendingPodView) -> v1::Pod {
     let (state, planned_node) = match &pod.outlook {
         PodOutlook::Waiting => (v1::PodState::Waiting, String::new()),
@@ -303,7 +300,6 @@ pub(crate) fn trace_id(cluster: &ClusterName, number: u64, at: Timestamp) -> Str
     telemetry::exporter().map(|_| id()).unwrap_or_default()
 }
 
-/// Saturates at two billion.
 pub(crate) fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -34,7 +34,6 @@ pub(crate) fn decision_kind_word(value: v1::DecisionKind) -> String {
     word(value.as_str_name(), "DECISION_KIND_")
 }
 
-/// Why a node would go.
 pub(crate) fn disruption_reason(reason: RemovalReason) -> v1::DisruptionReason {
     match reason {
         RemovalReason::Unhealthy => v1::DisruptionReason::Unhealthy,

@@ -17,13 +17,11 @@ use store::guardrails::{Freeze, FreezeOrder, FreezeScope};
 use store::identity::ForgetOutcome;
 use store::{Store, StoreError, clock};
 
-/// Maximum characters of a reason.
 const MAX_REASON_CHARS: usize = 500;
 
 /// Maximum characters of a cluster UID; Kubernetes uses 36.
 const MAX_UID_CHARS: usize = 200;
 
-/// Caller for the audit log.
 pub(crate) fn caller<T>(request: &Request<T>) -> String {
     let extensions = request.extensions();
     let client = extensions.get::<Client>().map(|client| client.name.as_str());
@@ -31,7 +29,6 @@ pub(crate) fn caller<T>(request: &Request<T>) -> String {
     caller::name(client, stated, extensions.get::<Peer>().map(|peer| peer.address.ip()))
 }
 
-/// Creates a freeze.
 pub(super) async fn freeze(
     store: &dyn Store,
     view: &FleetView,
@@ -132,7 +129,6 @@ fn near_miss(word: &str, known: Vec<String>) -> String {
     nearest(word, known.into_iter()).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }
 
-/// A freeze in force.
 pub(super) async fn get_freeze(store: &dyn Store, id: i64, access: &Access) -> Result<v1::Freeze, Status> {
     let freezes = store.freezes().await.map_err(store_failed)?;
     // Of another cluster it is as unknown as one that has ended.
@@ -140,7 +136,6 @@ pub(super) async fn get_freeze(store: &dyn Store, id: i64, access: &Access) -> R
     found.map(message).ok_or_else(|| Status::not_found(format!("there is no freeze {id} in force; it may have ended")))
 }
 
-/// Removes a freeze.
 pub(super) async fn thaw(store: &dyn Store, id: i64, by: &str, access: &Access) -> Result<(), Status> {
     if !access.clusters.is_of_all() {
         // One that is over is unknown to a client that is confined: nothing says any more whose it was.

@@ -19,7 +19,6 @@ const AGENT_PODS: &str = "kubectl get pods -n fleetwright-system -l app.kubernet
 const CONNECT: &str = "kubectl apply --server-side -f deploy/crds -f deploy/agent/namespace.yaml -f deploy/agent/rbac.yaml && \
      kubectl apply --server-side -k deploy/agent/run";
 
-/// What the fleet has.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) clusters: Vec<v1::Cluster>,
@@ -71,7 +70,6 @@ impl Command {
     }
 }
 
-/// A command about one thing.
 fn with_id(command: &str, id: &str) -> Command {
     Command::with([id], |[id]| format!("{command} {id}"))
 }

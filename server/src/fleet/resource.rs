@@ -2,7 +2,6 @@
 
 use fleetwright_proto::v1;
 
-/// A resource with its name.
 pub(crate) trait Resource {
     /// `clusters/{cluster}/…`.
     fn name(&self) -> &str;

@@ -19,7 +19,6 @@ pub(crate) struct ClusterRows {
     pub(crate) pods: Vec<Arc<v1::Pod>>,
 }
 
-/// What a view changed.
 #[derive(Debug, Default)]
 pub(crate) struct RowChanges {
     pub(crate) pools: Vec<Change<v1::Pool>>,

@@ -73,7 +73,6 @@ macro_rules! count {
     };
 }
 
-/// Fields of clusters.
 pub(crate) static CLUSTERS: LazyLock<Schema<v1::Cluster>> = LazyLock::new(|| {
     Schema::new("clusters", PAGE_SIZES, "name", |row: &v1::Cluster| &row.name)
         .text("uid", |row| text(&row.uid))
@@ -96,7 +95,6 @@ pub(crate) static CLUSTERS: LazyLock<Schema<v1::Cluster>> = LazyLock::new(|| {
         .texts("autoscalers", |row, index| row.autoscalers.get(index).map(String::as_str))
 });
 
-/// Fields of NodePools.
 pub(crate) static POOLS: LazyLock<Schema<v1::Pool>> = LazyLock::new(|| {
     Schema::new("pools", PAGE_SIZES, "name", |row: &v1::Pool| &row.name)
         .int("weight", count!(weight))
@@ -110,7 +108,6 @@ pub(crate) static POOLS: LazyLock<Schema<v1::Pool>> = LazyLock::new(|| {
         .boolean("deleted", |row| Some(row.deleted))
 });
 
-/// Fields of nodes.
 pub(crate) static NODES: LazyLock<Schema<v1::Node>> = LazyLock::new(|| {
     Schema::new("nodes", PAGE_SIZES, "name", |row: &v1::Node| &row.name)
         .text("uid", |row| text(&row.uid))
@@ -134,7 +131,6 @@ pub(crate) static NODES: LazyLock<Schema<v1::Node>> = LazyLock::new(|| {
         .text("drain_blocked_reason", |row| text(&row.drain_blocked_reason))
 });
 
-/// Fields of pods that wait.
 pub(crate) static PODS: LazyLock<Schema<v1::Pod>> = LazyLock::new(|| {
     Schema::new("pods", PAGE_SIZES, "name", |row: &v1::Pod| &row.name)
         .text("uid", |row| text(&row.uid))
@@ -147,7 +143,6 @@ pub(crate) static PODS: LazyLock<Schema<v1::Pod>> = LazyLock::new(|| {
         .int("memory_bytes", |row| Some(row.memory_bytes))
 });
 
-/// Fields of decisions.
 pub(crate) static DECISIONS: LazyLock<Schema<v1::Decision>> = LazyLock::new(|| {
     Schema::new("decisions", PAGE_SIZES, "name", |row: &v1::Decision| &row.name)
         .timestamp("decide_time", |row| millis(row.decide_time.as_ref()))
@@ -160,7 +155,6 @@ pub(crate) static DECISIONS: LazyLock<Schema<v1::Decision>> = LazyLock::new(|| {
         .int("unschedulable_pod_count", count!(unschedulable_pod_count))
 });
 
-/// Fields of holds.
 pub(crate) static HOLDS: LazyLock<Schema<v1::Hold>> = LazyLock::new(|| {
     Schema::new("holds", PAGE_SIZES, "name", |row: &v1::Hold| &row.name)
         .text("cluster", |row| text(&row.cluster))
@@ -175,7 +169,6 @@ pub(crate) static HOLDS: LazyLock<Schema<v1::Hold>> = LazyLock::new(|| {
         .int("price_micro_usd_per_hour", |row| Some(row.price_micro_usd_per_hour))
 });
 
-/// Fields of problems.
 pub(crate) static PROBLEMS: LazyLock<Schema<v1::Problem>> = LazyLock::new(|| {
     Schema::new("problems", PAGE_SIZES, "name", |row: &v1::Problem| &row.name)
         .enumeration("severity", SEVERITIES, |row| Some(row.severity().as_str_name()))
@@ -186,7 +179,6 @@ pub(crate) static PROBLEMS: LazyLock<Schema<v1::Problem>> = LazyLock::new(|| {
         .int("count", count!(count))
 });
 
-/// Fields of offerings.
 pub(crate) static OFFERINGS: LazyLock<Schema<v1::Offering>> = LazyLock::new(|| {
     Schema::new("offerings", PAGE_SIZES, "name", |row: &v1::Offering| &row.name)
         .text("account", |row| text(&row.account))

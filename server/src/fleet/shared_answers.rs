@@ -22,14 +22,10 @@ const MAX_AGE_OF_SPEND: Duration = Duration::from_secs(10);
 /// Reports that are kept: a view of the dashboard for each.
 const REPORTS: usize = 32;
 
-/// Answers of one replica.
 #[derive(Default)]
 pub(crate) struct SharedAnswers {
-    /// Messages of watches of clusters.
     pub(super) messages: SharedMessages,
-    /// Problems of the fleet.
     pub(super) problems: SharedProblems,
-    /// Sums of costs.
     pub(super) spend: SharedReports<v1::ComputeSpendResponse>,
     pub(super) savings: SharedReports<v1::ComputeSavingsResponse>,
 }

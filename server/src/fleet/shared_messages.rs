@@ -13,7 +13,6 @@ use super::change_log::TooOld;
 /// Messages that are kept: clients get theirs within milliseconds of each other.
 const MESSAGES: usize = 8;
 
-/// What a message says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) filter: String,
@@ -25,7 +24,6 @@ pub(super) struct Contents {
     pub(super) changes: Range<u64>,
 }
 
-/// The latest messages.
 #[derive(Default)]
 pub(crate) struct SharedMessages {
     messages: Mutex<VecDeque<(Contents, Arc<v1::WatchClustersResponse>)>>,

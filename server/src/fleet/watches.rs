@@ -35,13 +35,11 @@ const TICK_MS: u64 = 100;
 /// Longest time between two messages of a client, and of another replica.
 const HEARTBEATS: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(1));
 
-/// Stream of responses.
 pub(super) type Watch<M> = BoxStream<'static, Result<M, Status>>;
 
 /// What one replica says, and its position after that.
 type Source<T> = BoxStream<'static, Result<(T, Positions), Status>>;
 
-/// How a log is read.
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
     interval: Duration,
@@ -122,7 +120,6 @@ where
     })
 }
 
-/// The filter of a watch.
 pub(super) fn filter<M>(text: &str, schema: &Schema<M>) -> Result<Filter<M>, Status> {
     Filter::parse(text, schema).map_err(invalid)
 }

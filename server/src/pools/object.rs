@@ -11,7 +11,6 @@ pub(super) fn metadata(manifest: &Manifest) -> Value {
     object["metadata"].clone()
 }
 
-/// Validation error of one object.
 pub(super) fn rejection(kind: ManifestKind, name: &str, refused: &[InputError]) -> Option<Text> {
     let own = source_name(kind, name);
     refused.iter().find(|error| error.source == own).map(|error| Text::from(error.to_string()))

@@ -15,7 +15,6 @@ const WINDOW_PART: u32 = 5;
 /// Longest time within which clusters take a catalogue over.
 const LONGEST_WINDOW: Duration = Duration::from_mins(1);
 
-/// A version of the catalogue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Published {
     /// Grows with each change; 0 before the first.
@@ -40,7 +39,6 @@ impl PublishedCatalogue {
         Self { current: watch::Sender::default(), window, turns: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Replaces the catalogue.
     #[cfg(any(feature = "ec2", test))]
     pub(crate) fn publish(&self, snapshot: Snapshot) {
         self.current.send_modify(|published| {
@@ -48,7 +46,6 @@ impl PublishedCatalogue {
         });
     }
 
-    /// The version that is current.
     pub(crate) fn current(&self) -> Published {
         self.current.borrow().clone()
     }

@@ -10,7 +10,6 @@ use super::usd::Usd;
 pub(crate) struct Comparison {
     /// Name of the packing, as in the flag.
     pub(crate) name: &'static str,
-    /// Number of nodes to launch.
     pub(crate) nodes: usize,
     /// Price of these nodes per hour.
     pub(crate) new_usd_per_hour: Usd,
@@ -29,6 +28,5 @@ pub(crate) struct NodeTypeEntry {
     pub(crate) instance_type: String,
     /// `spot`, `on-demand` or `reserved`.
     pub(crate) capacity_type: &'static str,
-    /// Number of nodes.
     pub(crate) count: usize,
 }

@@ -16,7 +16,6 @@ use super::usd::Usd;
 /// `apiVersion` of every document that this program prints.
 pub(crate) const API_VERSION: &str = "fleetwright.dev/v1";
 
-/// A plan.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Document<'r> {

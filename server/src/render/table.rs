@@ -69,7 +69,6 @@ pub(crate) fn write(rendering: &Rendering<'_>, detail: Detail, out: &mut dyn Wri
     Ok(())
 }
 
-/// The plan in one sentence.
 pub(super) fn outcome(rendering: &Rendering<'_>) -> String {
     let (plan, pods) = (rendering.plan, rendering.input.pods.len());
     if pods == 0 && plan.static_nodes.is_empty() {
@@ -114,7 +113,6 @@ fn write_nodes(
     write_columns(std::iter::once(header).chain(rows.into_iter().map(NodeRow::cells)).collect(), out)
 }
 
-/// One or several nodes.
 struct NodeRow {
     names: Vec<String>,
     zones: BTreeSet<String>,

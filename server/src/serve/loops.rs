@@ -49,7 +49,6 @@ pub(crate) struct Inbox {
     pub(crate) questions: mpsc::Receiver<ClusterQuestion>,
 }
 
-/// The running control loops.
 pub(crate) struct Loops {
     /// What the clusters of all of them share.
     pub(crate) fleet: Arc<FleetState>,

@@ -19,7 +19,6 @@ use crate::pools::{self, CatalogueSources, PublishedCatalogue};
 pub struct RegionComponents<C> {
     /// Lease scope of the account and region.
     pub scope: Scope,
-    /// Cloud provider.
     pub cloud: Arc<C>,
     /// Name of the queue that receives notices about instances.
     pub interruption_queue: Option<String>,

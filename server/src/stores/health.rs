@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::conditions::{Conditions, Dependency, Failure};
 
-/// Time between two checks.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Timeout of a check. The store retries by itself for longer, but a store that takes this long

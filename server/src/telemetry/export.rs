@@ -35,7 +35,6 @@ const SERVER: &str = "fleetwright";
 /// `service.name` of the spans of agents.
 const AGENT: &str = "fleetwright-agent";
 
-/// Timeout of the final flush.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Spans that wait for the collector, about 1 KB each; further ones are dropped. A thousand machines
@@ -56,7 +55,6 @@ pub(crate) fn exporter() -> Option<&'static Exporter> {
 pub struct Traces(Option<&'static Exporter>);
 
 impl Traces {
-    /// No export.
     pub(super) fn off() -> Self {
         Self(None)
     }
@@ -74,7 +72,6 @@ impl Drop for Traces {
     }
 }
 
-/// Sends spans to the collector.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     sampler: Sampler,
@@ -139,7 +136,6 @@ impl Exporter {
         Context::new().with_remote_span_context(SpanContext::new(trace, span, flags, true, TraceState::NONE))
     }
 
-    /// Exports spans of this server.
     pub(crate) fn export(&self, spans: Vec<Span>) {
         self.send(&self.server, spans);
     }

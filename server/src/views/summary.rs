@@ -10,7 +10,6 @@ use model::plan::Reason;
 /// Names in a line for equal reasons.
 const NAMES_SHOWN: usize = 3;
 
-/// Summary of what was decided.
 pub(crate) fn summary(decision: &Decision) -> String {
     if decision.shadow {
         return in_shadow(decision);

@@ -51,7 +51,6 @@ const ASSETS: [Asset; 19] = assets![
     "vendor/README.md" TEXT,
 ];
 
-/// Routes of the page.
 pub(super) fn router() -> Router {
     let views = VIEWS.into_iter().fold(Router::new(), |router, view| router.route(view, get(async || document())));
     let views = views.fallback(unknown);

@@ -142,12 +142,10 @@ const fn disruption(decision: &'static str, reason: &'static str, consolidation_
     DisruptionKind { decision, reason, consolidation_type }
 }
 
-/// The metrics of all clusters.
 pub(super) fn families(view: &FleetView, now: Timestamp) -> Vec<Family> {
     families_of(&view.views().collect::<Vec<_>>(), now)
 }
 
-/// The metrics of these clusters.
 pub(super) fn families_of(views: &[&ClusterView], now: Timestamp) -> Vec<Family> {
     let gauges = GAUGES.map(|(name, help, value)| {
         let of_cluster = |view: &&ClusterView| (cluster(view), value(view));
@@ -286,7 +284,6 @@ fn utilization_of(view: &ClusterView) -> [(&'static str, f64); 2] {
     ]
 }
 
-/// Every NodePool with its cluster.
 fn all_pools<'v>(views: &[&'v ClusterView]) -> impl Iterator<Item = (&'v ClusterView, &'v PoolView)> {
     views.iter().flat_map(|view| view.pools.iter().map(|pool| (*view, pool)))
 }
@@ -412,7 +409,6 @@ fn lifecycle(views: &[&ClusterView]) -> Vec<Family> {
     ]
 }
 
-/// Zones of the cluster's machines.
 fn zones(view: &ClusterView) -> BTreeSet<&str> {
     view.machines().filter_map(|machine| Some(&**machine.instance.as_ref()?.zone.as_text())).collect()
 }

@@ -17,10 +17,8 @@ const WAITING: &str = "Clusters whose plan of disruption is due and waits, becau
 
 const WAITED: &str = "Time that plans of disruption were due before they began, in sum. Divided by the plans that began: how long a cluster waits.";
 
-/// The longest wait.
 const LONGEST: &str = "Longest time that a plan of disruption was due before it began, since the process started. More than a few minutes: raise disruption.cpu or disruption.interval.";
 
-/// The metrics.
 pub(super) fn families(totals: &DisruptionTotals) -> Vec<Family> {
     let DisruptionTotals { begun, waited, longest_wait, deferred, used, waiting } = *totals;
     let seconds = |millis: model::Millis| (millis.get() as f64 / 1_000.0).into();

@@ -86,7 +86,6 @@ mod tests {
     const SOON: Duration = Duration::from_millis(100);
     const LATE: Duration = Duration::from_secs(3_600);
 
-    /// Half a request.
     const BEGUN: &str = "GET / HTTP/1.1\r\nHo";
 
     /// Connection to a server with these deadlines, on which `sent` was sent. The server ends with

@@ -4,7 +4,6 @@ use controller::search_allowance::SearchTotals;
 
 use crate::metrics::Family;
 
-/// The counters.
 pub(super) fn families(totals: &SearchTotals) -> Vec<Family> {
     let SearchTotals {
         granted,

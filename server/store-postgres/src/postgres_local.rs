@@ -37,7 +37,6 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The port is part of the socket name; servers never share a directory.
 const SOCKET_PORT: u16 = 5432;
 
-/// Database superuser.
 const USER: &str = "fleetwright";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,13 +96,11 @@ impl LocalPostgres {
         Self::start_in(binaries, data_dir::create_temporary(&std::env::temp_dir())?, ServerKind::Durable)
     }
 
-    /// Directory of the server.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Connection URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgres://{USER}@localhost:{SOCKET_PORT}/postgres?host={}", encoded(&self.socket()))

@@ -2,7 +2,6 @@
 
 use crate::row::{Cluster, Node, Pod};
 
-/// A kind of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Clusters,
@@ -13,7 +12,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
     pub(crate) const ALL: [Self; 3] = [Self::Clusters, Self::Nodes, Self::Pods];
 
     pub(crate) fn name(self) -> &'static str {
@@ -36,12 +34,10 @@ pub enum Feed {
     Broken(String),
 }
 
-/// Rows that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delta<R> {
     /// Names of clusters all of whose rows are void, before the others here are added.
     pub reset: Vec<String>,
-    /// New or changed.
     pub rows: Vec<R>,
     /// Names of rows that are gone.
     pub deleted: Vec<String>,
@@ -55,13 +51,11 @@ impl<R> Delta<R> {
     }
 }
 
-/// One message of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Of clusters. Without rows it is a heartbeat, as for the other kinds.
     Clusters(Delta<Cluster>),
     Nodes(Delta<Node>),
-    /// Of pods that wait.
     Pods(Delta<Pod>),
     /// Where the rows of a kind come from.
     Feed(Kind, Feed),

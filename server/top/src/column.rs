@@ -15,7 +15,6 @@ pub(crate) struct Context<'a> {
     pub(crate) is_fleet: bool,
 }
 
-/// What a cell shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cell {
     /// A text, cut where it is wider than the column.
@@ -31,12 +30,10 @@ pub(crate) enum SortKey<R> {
     Number(fn(&R, &Context<'_>) -> i64),
 }
 
-/// A column of a table.
 pub(crate) struct Column<R> {
     pub(crate) title: &'static str,
     /// Least width: every number fits.
     pub(crate) least: u16,
-    /// Width in a wide terminal.
     pub(crate) most: u16,
     /// Columns with lower priorities are shown first.
     pub(crate) priority: u8,
@@ -49,7 +46,6 @@ pub(crate) struct Column<R> {
 }
 
 impl<R> Column<R> {
-    /// A column of texts.
     pub(crate) const fn text(
         title: &'static str,
         widths: (u16, u16),
@@ -61,7 +57,6 @@ impl<R> Column<R> {
         Self { title, least, most, priority, is_right: false, is_for_fleet: false, key, cell }
     }
 
-    /// A column of numbers.
     pub(crate) const fn number(
         title: &'static str,
         width: u16,

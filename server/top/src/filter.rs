@@ -7,7 +7,6 @@ const OPERATORS: [char; 7] = ['=', '<', '>', ':', '(', ')', '"'];
 
 const OPERATOR_WORDS: [&str; 3] = ["AND", "OR", "NOT"];
 
-/// Which rows are shown.
 #[derive(Debug)]
 pub(crate) enum Filter<R> {
     /// Rows with every word, and without the words of the second list.

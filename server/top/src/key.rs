@@ -1,11 +1,8 @@
 //! Keys, and what follows from one.
 
-/// A key of the keyboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// Arrow up.
     Up,
-    /// Arrow down.
     Down,
     PageUp,
     PageDown,
@@ -15,13 +12,11 @@ pub enum Key {
     /// Esc.
     Escape,
     Backspace,
-    /// A character.
     Char(char),
     /// Ctrl-C.
     Interrupt,
 }
 
-/// What follows from a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// The picture changed.

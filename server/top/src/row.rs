@@ -5,7 +5,6 @@ pub(crate) fn id(name: &str, index: usize) -> &str {
     name.split('/').nth(2 * index + 1).unwrap_or_default()
 }
 
-/// A row of a table.
 pub(crate) trait Row {
     /// Name of the resource, `clusters/prod/nodes/a`; different for each row.
     fn name(&self) -> &str;
@@ -14,7 +13,6 @@ pub(crate) trait Row {
     fn searched_text(&self) -> String;
 }
 
-/// A cluster in numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cluster {
     /// `clusters/{cluster}`.
@@ -29,7 +27,6 @@ pub struct Cluster {
     pub price_micro_usd: i64,
     /// No replica that answers decides for the cluster now: what is shown is old.
     pub is_stale: bool,
-    /// Whether an agent is connected.
     pub is_connected: bool,
     /// Whether a complete snapshot of the agent has been accepted.
     pub is_synced: bool,
@@ -64,7 +61,6 @@ impl Row for Cluster {
     }
 }
 
-/// Lifecycle state of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// A node that Fleetwright does not manage, and that is not ready.
@@ -126,7 +122,6 @@ pub struct Node {
     pub zone: String,
     /// `on-demand`, `spot` or `reserved`.
     pub capacity_type: String,
-    /// Lifecycle state.
     pub stage: Stage,
     /// When it was created, in milliseconds since 1970.
     pub created_ms: Option<i64>,
@@ -198,7 +193,6 @@ impl PodState {
 pub struct Pod {
     /// `clusters/{cluster}/namespaces/{namespace}/pods/{pod}`.
     pub name: String,
-    /// What becomes of it.
     pub state: PodState,
     /// When it was created, in milliseconds since 1970.
     pub created_ms: Option<i64>,

@@ -28,13 +28,10 @@ pub(crate) struct Source {
     pub(crate) unreachable: BTreeSet<String>,
 }
 
-/// What the keyboard is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Browse,
-    /// A filter is typed.
     Filter,
-    /// The help is shown.
     Help,
 }
 
@@ -193,7 +190,6 @@ impl Top {
         now_ms < self.hold_until_ms
     }
 
-    /// What cells are made of.
     pub(crate) fn context(&self, now_ms: i64) -> Context<'_> {
         let without_nodes = &self.sources[Kind::Nodes as usize].unreachable;
         Context { now_ms, sums: &self.sums, without_nodes, is_fleet: self.view().cluster.is_none() }

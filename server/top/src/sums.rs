@@ -60,7 +60,6 @@ impl Node {
     }
 }
 
-/// Sums over nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) nodes: i64,

@@ -12,7 +12,6 @@ pub(crate) struct Entry<R> {
     pub(crate) row: R,
     /// Texts of the row in lower case.
     searched: Box<str>,
-    /// Whether the filter accepts it.
     pub(crate) is_match: bool,
     /// The row does not exist any more. It is kept while the order of the rows is.
     pub(crate) is_gone: bool,
@@ -48,7 +47,6 @@ impl<R> Default for Table<R> {
 }
 
 impl<R: Row> Table<R> {
-    /// Number of rows that exist.
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }

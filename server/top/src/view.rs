@@ -55,7 +55,6 @@ impl Cursor {
     }
 }
 
-/// What is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) kind: Kind,
@@ -63,7 +62,6 @@ pub(crate) struct View {
     pub(crate) cluster: Option<String>,
     /// Only pods that are planned on this node.
     pub(crate) planned_on: Option<PlannedOn>,
-    /// Text of the filter.
     pub(crate) filter: String,
     /// Why that text is no filter.
     pub(crate) filter_error: Option<String>,

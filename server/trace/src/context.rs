@@ -84,13 +84,11 @@ impl SpanContext {
         self.trace
     }
 
-    /// Its id in the trace.
     #[must_use]
     pub fn span(&self) -> SpanId {
         self.span
     }
 
-    /// The span with these ids.
     #[must_use]
     pub fn new(trace: TraceId, span: SpanId) -> Self {
         Self { trace, span }

@@ -6,16 +6,12 @@ use model::Timestamp;
 
 use crate::context::{SpanContext, SpanId};
 
-/// A span that has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
-    /// Its trace and id.
     pub context: SpanContext,
     /// The span that it is part of; `None` for the first one of a trace.
     pub parent: Option<SpanId>,
-    /// What was done.
     pub name: Cow<'static, str>,
-    /// Its role.
     pub kind: Kind,
     /// When it began.
     pub start: Timestamp,
@@ -23,9 +19,7 @@ pub struct Span {
     pub end: Timestamp,
     /// Attributes, no key twice.
     pub attributes: Vec<Attribute>,
-    /// What happened meanwhile.
     pub events: Vec<SpanEvent>,
-    /// Why it failed.
     pub error: Option<String>,
 }
 
@@ -43,7 +37,6 @@ pub enum Kind {
 /// Something that happened during a span.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpanEvent {
-    /// What happened.
     pub name: Cow<'static, str>,
     /// When.
     pub at: Timestamp,
@@ -59,7 +52,6 @@ pub struct Attribute {
     pub value: Value,
 }
 
-/// Value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Text(String),

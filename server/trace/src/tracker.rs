@@ -63,7 +63,6 @@ struct OpenCall {
     attempt: u32,
 }
 
-/// The traces of one cluster.
 #[derive(Debug)]
 pub struct Tracker {
     cluster: ClusterName,

@@ -52,7 +52,6 @@ struct CustomPattern {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
     pub(crate) http_method: Method,
-    /// The path template.
     pub(crate) path: String,
     /// A field, `*`, or nothing.
     pub(crate) body: String,

@@ -37,7 +37,6 @@ impl Refusal {
         Self { allow: Some(allow), ..Self::new(http, Code::Unimplemented, "METHOD_NOT_ALLOWED", message) }
     }
 
-    /// A wrong field.
     pub(crate) fn field(field: &str, problem: impl Into<String>) -> Self {
         let problem = problem.into();
         let refusal = Self::bad_request("INVALID_FIELD", format!("the field {field} is invalid: {problem}"));

@@ -18,7 +18,6 @@ pub enum RouteError {
     /// The option of a method is wrong.
     #[error("the option google.api.http of {method} is wrong: {problem}")]
     Option {
-        /// Full name of the method.
         method: String,
         /// What is wrong, and what to do.
         problem: String,
@@ -50,7 +49,6 @@ pub(crate) struct Route {
     template: PathTemplate,
     pub(crate) body: BodyRule,
     pub(crate) method: MethodDescriptor,
-    /// Of the gRPC request.
     pub(crate) rpc_path: PathAndQuery,
 }
 

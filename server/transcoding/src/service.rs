@@ -102,7 +102,6 @@ where
 enum Failure {
     /// It became no call.
     Refused(Refusal),
-    /// The call failed.
     Called(Status),
 }
 

@@ -20,16 +20,13 @@ use crate::transcoder::Transcoder;
 /// Time after which a comment is sent when no message is. Proxies close idle connections after a minute or more.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How messages are written.
 pub(crate) enum Format {
-    /// One JSON object a line.
     Lines,
     /// Server-sent events, with comments that keep the connection alive.
     Events(Interval),
 }
 
 impl Format {
-    /// Server-sent events from now on.
     pub(crate) fn events() -> Self {
         let mut interval = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -167,7 +167,6 @@ struct Fixture {
     transcoder: Transcoder,
 }
 
-/// What a client gets.
 #[derive(Debug, PartialEq)]
 struct Answer {
     status: u16,

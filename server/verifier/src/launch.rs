@@ -21,21 +21,17 @@ const UNNAMEABLE: &str = "\0";
 pub struct Outcome<'a> {
     /// Index of the type in the pool's catalogue.
     pub option: u32,
-    /// The type itself.
     pub machine: &'a InstanceType,
     /// The offering by which it launches.
     pub offering: &'a Offering,
 }
 
-/// Planned nodes with equal values.
 #[derive(Debug)]
 pub struct Launch<'a> {
     /// One of these nodes; names and pods differ.
     pub node: &'a PlannedNode,
-    /// The pool of the nodes.
     pub pool: &'a NodePool,
     pub(super) pool_index: usize,
-    /// Number of the nodes.
     pub(super) count: i64,
     /// Options found in the catalogue, in the order of the plan.
     pub(super) options: Vec<u32>,

@@ -35,12 +35,10 @@ impl<'a> RequiredNodeAffinity<'a> {
         Self { selector, terms: &shape.node_affinity }
     }
 
-    /// The node selector.
     pub(super) fn selector(&self) -> &[Requirement] {
         &self.selector
     }
 
-    /// Whether every node matches.
     pub(super) fn is_empty(&self) -> bool {
         self.selector.is_empty() && self.terms.is_empty()
     }
@@ -164,9 +162,7 @@ pub(super) fn check(
 /// Why a node cannot run a pod, apart from the other pods there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeConflict {
-    /// The node is being deleted.
     Deleting,
-    /// The node is cordoned.
     Cordoned,
     /// A taint of the node is not tolerated.
     Taints,

@@ -20,7 +20,6 @@ pub(super) struct NodePods {
     pub(super) pods: Vec<u32>,
 }
 
-/// The host of every pod.
 pub(super) struct Placements<'a> {
     /// Host of each pod, or [`UNPLACED`].
     pub(super) host_of: Vec<u32>,

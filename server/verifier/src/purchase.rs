@@ -165,11 +165,8 @@ fn min_values_hold(launch: &Launch<'_>, findings: &mut Findings<'_>) {
 /// A label with too few distinct values.
 #[derive(Debug)]
 pub struct UnmetMinValues<'r> {
-    /// The label key.
     pub key: &'r Text,
-    /// Required number of values.
     pub wanted: u32,
-    /// Number of values found.
     pub found: u32,
 }
 

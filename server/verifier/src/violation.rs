@@ -30,9 +30,7 @@ pub enum Rule {
     HostPorts,
     /// The node can reach the pod's volumes.
     Volumes,
-    /// Hard topology spread constraints hold.
     TopologySpread,
-    /// Required pod affinity holds.
     PodAffinity,
     /// Required pod anti-affinity holds: that of the pod, and that of pods already placed.
     PodAntiAffinity,
@@ -83,16 +81,13 @@ pub enum Rule {
     NodeCount,
 }
 
-/// One broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The broken rule.
     pub rule: Rule,
     /// Index of the offending pod, if one pod breaks the rule.
     pub pod: Option<u32>,
     /// Name of the existing or planned node, if one node breaks the rule.
     pub node: Option<NodeName>,
-    /// Explanation for the operator.
     pub message: String,
 }
 

@@ -18,7 +18,6 @@ use tonic::transport::Endpoint;
 /// Number of changes in one message.
 const CHUNK: usize = 100;
 
-/// A connected fake agent.
 #[derive(Debug)]
 pub(super) struct Agent {
     requests: mpsc::Sender<v1::ConnectRequest>,

@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Delay between two requests.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Timeout of a response.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client that polls the health endpoint.

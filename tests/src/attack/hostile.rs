@@ -94,7 +94,6 @@ impl AttackProgress {
 const STREAMS: usize = 64;
 /// Announced length of the message on each of them, in bytes.
 const ANNOUNCED: u32 = 4 << 20;
-/// Definitions in one message.
 const DEFINITIONS: u64 = 1_000;
 /// Delay before an attacker whose connection was closed opens another.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -251,7 +250,6 @@ fn label_set(number: u64) -> v1::Change {
     v1::Change { change: Some(Change::DefineLabelSet(v1::Definition { hash, content })) }
 }
 
-/// An unsigned token.
 async fn forged_token(target: &Target) -> anyhow::Result<()> {
     let (token, _signature) = target.forged_token.rsplit_once('.').context("a token has three parts")?;
     let (_say, mut heard) = stream(target, &format!("{token}.bWFkZSB1cA"), "hangs").await?;

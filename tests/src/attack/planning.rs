@@ -38,7 +38,6 @@ const POLLS_PER_WAVE: usize = 30;
 const LEASE_LOSS_MESSAGES: [&str; 4] =
     ["lost cluster lease", "skipping lease renewal", "dependency=lease renewal", "lease is not held"];
 
-/// Size of the attack.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Number of expensive pods in a wave.
@@ -55,12 +54,10 @@ impl Default for Settings {
     }
 }
 
-/// Result of the attack.
 #[derive(Debug)]
 pub struct Outcome {
     /// Figures, one per line.
     pub figures: Vec<String>,
-    /// Bounds that were exceeded.
     pub broken: Vec<String>,
 }
 

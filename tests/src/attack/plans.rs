@@ -69,7 +69,6 @@ const ROUNDS: usize = 3;
 /// Sampling interval of the memory, and time between two calls of the other client.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Size of the attack.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Duration, in seconds.
@@ -78,7 +77,6 @@ pub struct Settings {
     pub clients: usize,
     /// NodePools of the requests that are refused.
     pub node_pools: usize,
-    /// Pods of each pod set.
     pub pods: i32,
     /// Added to the niceness of the clients. Beside other work of the machine, a client that gives way may be so slow that
     /// the server closes its connection.
@@ -91,7 +89,6 @@ impl Default for Settings {
     }
 }
 
-/// Result of the attack.
 #[derive(Debug)]
 pub struct Outcome {
     /// Figures, one per line.
@@ -285,7 +282,6 @@ async fn connect(grpc: &str) -> Channel {
     Endpoint::from_shared(grpc.to_owned()).expect("an address").connect().await.expect("the server accepts connections")
 }
 
-/// A request under this token.
 fn authorized<M>(message: M, token: &str) -> Request<M> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().expect("a token is ASCII"));

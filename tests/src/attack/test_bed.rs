@@ -12,7 +12,6 @@ use serde_json::json;
 use crate::kubernetes::certificate_authority::CertificateAuthority;
 use crate::{Program, RunningProcess, TempDir};
 
-/// Number of honest clusters.
 pub(super) const HONEST_CLUSTERS: usize = 10;
 /// Generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -40,7 +39,6 @@ const UNBOUNDED: [&str; 16] = [
     "0",
 ];
 
-/// A server under attack.
 #[derive(Debug)]
 pub(super) struct TestBed {
     folder: TempDir,

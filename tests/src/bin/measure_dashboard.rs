@@ -182,7 +182,6 @@ fn watch(server: &str) -> anyhow::Result<()> {
     bail!("the watch ended")
 }
 
-/// The mask of the page.
 const CLUSTER_FIELDS: &str = "$fields=clusters.name,clusters.stale,clusters.observe_time,clusters.connected,clusters.synced,\
      clusters.node_count,clusters.machine_count,clusters.pod_count,clusters.pending_pod_count,\
      clusters.price_micro_usd_per_hour,clusters.blocked_reason,deleted,resume_token";

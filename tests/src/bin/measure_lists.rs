@@ -62,7 +62,6 @@ fn open(server: &str, path: &str, accept: &str) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The whole answer.
 fn get(server: &str, path: &str) -> anyhow::Result<String> {
     let mut answer = String::new();
     open(server, path, "application/json")?.read_to_string(&mut answer)?;

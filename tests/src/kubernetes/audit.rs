@@ -3,7 +3,6 @@
 use anyhow::Context;
 use serde_json::Value;
 
-/// One request with its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditedRequest {
     /// Name of the user, such as `system:serviceaccount:NAMESPACE:NAME`.
@@ -22,7 +21,6 @@ pub struct AuditedRequest {
     pub code: i64,
     /// Whether RBAC forbade it. Admission uses the same status for other reasons.
     pub forbidden: bool,
-    /// Message of a rejection.
     pub message: String,
 }
 

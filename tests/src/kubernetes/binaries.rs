@@ -31,7 +31,6 @@ const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy"
     {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
     {"level": "None"}]}"#;
 
-/// Binaries in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Binaries {
     folder: PathBuf,

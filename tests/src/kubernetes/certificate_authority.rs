@@ -12,7 +12,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-/// Timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(20);
 
 /// A certificate authority with its own key.
@@ -44,7 +43,6 @@ impl CertificateAuthority {
         Ok(Self { pem, issuer: Issuer::new(params, key) })
     }
 
-    /// Its own certificate.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem

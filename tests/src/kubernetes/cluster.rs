@@ -20,9 +20,7 @@ pub const NAMESPACE_PREFIX: &str = "e2e-";
 /// One namespace of a cluster, and the cluster's own objects.
 #[derive(Clone)]
 pub struct Cluster {
-    /// The administrator's client.
     pub client: Client,
-    /// Namespace of the scenario's pods.
     pub namespace: String,
 }
 
@@ -49,7 +47,6 @@ where
     }
 }
 
-/// Result of a poll.
 #[derive(Debug)]
 pub enum Poll<T> {
     /// The awaited value.
@@ -285,7 +282,6 @@ pub fn is_ready(node: &Node) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Keys of the Node's taints.
 #[must_use]
 pub fn taints(node: &Node) -> Vec<&str> {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());

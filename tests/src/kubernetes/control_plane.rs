@@ -27,7 +27,6 @@ pub struct ControlPlane {
     own: Option<OwnControlPlane>,
 }
 
-/// A control plane started here.
 #[derive(Debug)]
 struct OwnControlPlane {
     implementation: Implementation,
@@ -85,7 +84,6 @@ impl ControlPlane {
         Ok(Self { kubeconfig, own: Some(own) })
     }
 
-    /// The administrator's kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig

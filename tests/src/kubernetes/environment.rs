@@ -23,7 +23,6 @@ use super::process::Process;
 use super::suite::TestBed;
 use crate::TempDir;
 
-/// The region of every environment.
 pub const REGION: &str = "us-east-1";
 /// The cluster's name in the fleet.
 pub const CLUSTER: &str = "e2e";
@@ -34,7 +33,6 @@ pub const LOG_FILTER: &str = "FLEETWRIGHT_E2E_LOG_FILTER";
 /// Timeout for the start of a process.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Options of one environment.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Lines of the server's configuration file, each a table and its keys.
@@ -43,7 +41,6 @@ pub struct Options {
     pub database: Option<String>,
     /// Name of the agent's service account in its namespace; that of `deploy/` when absent.
     pub account: Option<&'static str>,
-    /// Delays of machines and kubelets.
     pub timing: KubeletTiming,
     /// Credentials of server and agent; no authentication when absent.
     pub credentials: Option<Credentials>,
@@ -52,23 +49,17 @@ pub struct Options {
 /// TLS and authentication settings, as environment variables.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// Settings of the server.
     pub server: Vec<(&'static str, String)>,
-    /// Settings of the agent.
     pub agent: Vec<(&'static str, String)>,
 }
 
 /// A cluster, a simulated cloud, a server and an agent.
 pub struct Environment {
-    /// Operations on the cluster.
     pub cluster: Cluster,
-    /// The simulated cloud's ledger.
     pub ledger: LedgerClient,
-    /// gRPC address of the server.
     pub grpc: String,
     pub server: Process,
     pub agent: Process,
-    /// The fake kubelets.
     pub kubelets: Arc<Kubelets>,
     _joiner: NodeJoiner,
     _cloud: Process,

@@ -25,7 +25,6 @@ const VERSION: &str = "-s -w -X k8s.io/component-base/version.gitVersion=v1.37.1
 const FLAGS: &str = "-trimpath -buildvcs=false";
 /// Timeout of a build: a clean one takes 800 seconds of one core.
 const TIMEOUT: Duration = Duration::from_secs(45 * 60);
-/// Interval of progress messages.
 const PROGRESS: Duration = Duration::from_secs(20);
 /// Number of packages in a clean build, for progress messages.
 const PACKAGES: usize = 2_530;

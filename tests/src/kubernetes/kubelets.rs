@@ -31,7 +31,6 @@ pub struct Kubelets {
 }
 
 impl Kubelets {
-    /// No machine yet.
     #[must_use]
     pub fn new(client: Client, timing: KubeletTiming) -> Self {
         let running = RunningKubelets::default();

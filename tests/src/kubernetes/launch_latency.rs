@@ -24,7 +24,6 @@ pub struct LaunchLatency {
 /// Percentiles, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Percentiles {
-    /// Number of measurements.
     pub count: usize,
     /// Median, in milliseconds.
     pub p50: i64,
@@ -33,7 +32,6 @@ pub struct Percentiles {
 }
 
 impl LaunchLatency {
-    /// Begins to watch.
     #[must_use]
     pub fn watch(cluster: &Cluster) -> Self {
         let pods = Api::<Pod>::namespaced(cluster.client.clone(), &cluster.namespace);

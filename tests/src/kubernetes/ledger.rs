@@ -16,7 +16,6 @@ pub struct LedgerClient {
     cloud: SimulatedCloudServiceClient<Channel>,
 }
 
-/// The ledger at one time.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     /// The response of the simulated cloud.
@@ -80,7 +79,6 @@ impl Ledger {
             .filter(move |entry| entry.instance.as_ref().is_some_and(|one| running_states.contains(&one.state())))
     }
 
-    /// Instances that incur cost.
     pub fn paid(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.response.entries.iter().filter(|entry| entry.ended_ms.is_none())
     }
@@ -94,7 +92,6 @@ impl Ledger {
         ids
     }
 
-    /// Number of launched machines.
     #[must_use]
     pub fn launch_count(&self) -> usize {
         self.response.entries.len()

@@ -8,7 +8,6 @@ use model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, ZONE};
 use model::node_class::NodeClassSettings;
 use model::{InstanceType, InstanceTypeName, Resources, quantity};
 
-/// A machine that was launched.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// Instance id; the Node's name as well.
@@ -21,9 +20,7 @@ pub struct Machine {
     /// Whether its kubelet registers with the taint `karpenter.sh/unregistered`. Machines of other
     /// autoscalers do not.
     pub unregistered: bool,
-    /// Capacity of the machine.
     pub capacity: BTreeMap<String, String>,
-    /// Allocatable resources.
     pub allocatable: BTreeMap<String, String>,
 }
 

@@ -10,7 +10,6 @@ use super::kubelets::Kubelets;
 use super::ledger::LedgerClient;
 use super::machine::Types;
 
-/// Poll interval of the ledger.
 const PERIOD: Duration = Duration::from_millis(300);
 
 /// Polls the ledger; ends when it is dropped.

@@ -53,7 +53,6 @@ impl Process {
         self
     }
 
-    /// Sets several environment variables.
     #[must_use]
     pub fn envs(self, variables: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         variables.into_iter().fold(self, |process, (name, value)| process.env(name, value))

@@ -13,12 +13,10 @@ use super::binaries::{ASSETS, Binaries};
 /// cluster. `KUBECONFIG` is never used: it may name a cluster in use.
 pub const EXISTING_CLUSTER: &str = "FLEETWRIGHT_E2E_KUBECONFIG";
 
-/// Source of a control plane.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A running cluster, by its kubeconfig.
     ExistingCluster(PathBuf),
-    /// Published binaries in a folder.
     Binaries(Binaries),
     /// The program in `tests/control-plane`.
     OwnProgram,

@@ -25,7 +25,6 @@ const CONTROL_PLANES: usize = 3;
 
 /// Result of a scenario: its figures, as text.
 pub type ScenarioResult = anyhow::Result<String>;
-/// A running scenario.
 pub type ScenarioFuture = Pin<Box<dyn Future<Output = ScenarioResult> + Send>>;
 
 /// A scenario of the suite and its requirements.
@@ -43,7 +42,6 @@ pub struct Scenario {
     pub needs_all: bool,
     /// Whether it runs only when selected by its full name, because it is expensive.
     pub only_by_name: bool,
-    /// The scenario itself.
     pub run: fn(Arc<TestBed>) -> ScenarioFuture,
 }
 
@@ -53,9 +51,7 @@ pub struct TestBed {
     pub control_plane: Arc<tokio::sync::Mutex<ControlPlane>>,
     /// Control planes that ran other scenarios: of interest to one that verifies the effects of all.
     others: Vec<Arc<tokio::sync::Mutex<ControlPlane>>>,
-    /// The administrator's client.
     pub client: kube::Client,
-    /// The programs under test.
     pub programs: Programs,
 }
 
@@ -131,7 +127,6 @@ pub async fn prepare_cluster(control_plane: &ControlPlane) -> anyhow::Result<kub
 #[error("{0}")]
 pub struct Skip(pub String);
 
-/// Outcome of a scenario.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Passed(String),

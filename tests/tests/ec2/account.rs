@@ -11,7 +11,6 @@ use model::node_class::{InstanceIdentity, NodeClassSpec, NodeClassStatus, Securi
 use model::{CapacityType, ClusterFacts, InstanceTypeInput, Labels, LaunchTemplateInput, Text, Timestamp};
 use simulated_ec2::AccountSettings;
 
-/// Region of all accounts here.
 pub(crate) const REGION: &str = "eu-west-1";
 
 /// 2026-01-02T03:04:05Z.
@@ -22,7 +21,6 @@ thread_local! {
     static NOW: Cell<Timestamp> = const { Cell::new(BEGIN) };
 }
 
-/// The time of this test.
 pub(crate) fn now() -> Timestamp {
     NOW.get()
 }
@@ -32,7 +30,6 @@ pub(crate) fn set_time(time: Timestamp) {
     NOW.set(time);
 }
 
-/// Credentials that neither cloud checks.
 pub(crate) fn credentials() -> Credentials {
     Credentials::new("AKIDTEST", "secret", None, None, "test")
 }

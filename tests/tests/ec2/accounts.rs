@@ -32,7 +32,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The tag that the EC2NodeClass of the clusters selects by.
 const RESOURCES: &str = "demo";
 
-/// Name of the queue.
 pub(crate) const QUEUE: &str = "fleetwright";
 
 /// Account, region and cluster of each entry.
@@ -78,7 +77,6 @@ impl AccountRegion {
         account_region
     }
 
-    /// Sets the number of pods.
     fn scale(&self, pods: usize) {
         let requests = json!({ "cpu": "1500m", "memory": "2Gi" });
         let spec = json!({ "containers": [{ "name": "main", "resources": { "requests": requests } }] });
@@ -164,7 +162,6 @@ pub(crate) fn set_up_queue(region: &str, endpoint: &str) {
     assert_eq!(done.status, 0, "{}", done.stderr);
 }
 
-/// A server process.
 struct Server {
     process: RunningProcess,
     grpc: String,

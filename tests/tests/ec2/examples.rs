@@ -70,11 +70,9 @@ impl TestBed {
     }
 }
 
-/// An example under test.
 struct Applied<'e> {
     example: &'e Example,
     outcome: &'e Outcome,
-    /// Name of its cluster.
     name: String,
     /// `None` if no API server accepts the example.
     cluster: Option<ExampleCluster>,
@@ -154,7 +152,6 @@ impl<'e> Applied<'e> {
     }
 }
 
-/// Launches in a line.
 fn describe(seen: &BTreeMap<String, Launch>) -> String {
     let launch = |(pool, launch): (&String, &Launch)| {
         let capacity_type = launch.fleet.get("TargetCapacitySpecification.DefaultTargetCapacityType");

@@ -70,7 +70,6 @@ impl Environment {
         self.ec2.calls_of("CreateFleet")
     }
 
-    /// Calls arrive again.
     fn mend(&self) {
         self.ec2.change_faults(|faults| faults.rules.clear());
     }

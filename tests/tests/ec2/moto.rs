@@ -65,7 +65,6 @@ macro_rules! failing_cases {
     };
 }
 
-/// An account with a provider.
 struct Moto<'s> {
     server: &'s MotoServer,
     provider: Ec2Cloud,
@@ -117,7 +116,6 @@ impl Fixture for Moto<'_> {
     }
 }
 
-/// How a case fails.
 async fn outcome(case: impl Future<Output = ()>) -> Result<(), String> {
     let mut case = pin!(case);
     let ended = std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| case.as_mut().poll(context))) {

@@ -56,7 +56,6 @@ impl MotoServer {
         format!("http://{}", self.address)
     }
 
-    /// Empties all accounts.
     pub(crate) async fn reset(&self) {
         let answer = self.post("/moto-api/reset", "").await;
         assert!(answer.contains("\"ok\""), "{answer}");

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::{PROGRAM, report, with_simulated_credentials};
 
-/// Limit for each condition.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Interval at which conditions are polled.
@@ -98,7 +97,6 @@ impl Cloud {
     }
 }
 
-/// Instance type and zone.
 type Placement = (String, String);
 
 /// A CreateFleet as the endpoint logged it.

@@ -30,9 +30,7 @@ const QUEUE_AVAILABLE: &str = "fleetwright_interruption_queue_available{account=
 /// An outage as operators see it.
 struct Outage {
     code: &'static str,
-    /// In the problem's summary.
     summary: &'static str,
-    /// In the problem's reason.
     reason: &'static str,
     consequence: &'static str,
     /// A gauge that is 1 without the outage and 0 with it.

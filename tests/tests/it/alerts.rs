@@ -107,7 +107,6 @@ static FAULT: AtomicU8 = AtomicU8::new(NONE);
 const NONE: u8 = 0;
 /// Plans are slower than the limit of the alert.
 const SLOW: u8 = 1;
-/// Plans fail the plan verifier.
 const REJECTED: u8 = 2;
 
 fn faulty_planner() -> Planner {

@@ -11,7 +11,6 @@ use e2e::Program;
 use crate::hostile::{SeededRng, start};
 use crate::{PROGRAM, TIMEOUT};
 
-/// Number of repetitions.
 const REPEATS: u64 = 60;
 /// Number of recorded bytes: a snapshot and the first results, which the simulated cluster sends
 /// within seconds.

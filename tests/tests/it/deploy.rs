@@ -8,7 +8,6 @@ use rcgen::{CertificateParams, KeyPair};
 
 use crate::{PROGRAM, TIMEOUT};
 
-/// Path of the agent program.
 const AGENT: &str = env!("CARGO_BIN_EXE_fleetwright-e2e-agent");
 
 fn deploy(path: &str) -> PathBuf {

@@ -11,7 +11,6 @@ use e2e::{Program, TempDir};
 
 use crate::{PROGRAM, TIMEOUT};
 
-/// Path of the agent program.
 const AGENT: &str = env!("CARGO_BIN_EXE_fleetwright-e2e-agent");
 
 /// A command, what it is given, and what it must answer.
@@ -38,7 +37,6 @@ impl Case {
         }
     }
 
-    /// What differs from the expectation.
     fn run(&self) -> Option<String> {
         let folder = TempDir::new();
         for (name, content) in &self.files {

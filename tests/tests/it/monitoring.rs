@@ -35,7 +35,6 @@ fn every_alert_has_a_severity_a_runbook_and_two_cases_and_names_metrics_that_exi
     assert_eq!(unknown(&exprs, &reference), Vec::<&str>::new());
 }
 
-/// Metrics that the reference lacks.
 fn unknown<'t>(exprs: &'t str, reference: &str) -> Vec<&'t str> {
     let is_unknown = |metric: &&str| {
         let name = metric.strip_suffix("_bucket").unwrap_or(metric);

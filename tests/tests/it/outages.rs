@@ -12,7 +12,6 @@ use crate::{PROGRAM, TIMEOUT, fleetwright, start_agent, wait_for};
 /// Time within which an outage is the first problem everywhere.
 const NOTICED: Duration = Duration::from_secs(60);
 
-/// A server with its log.
 struct Server {
     process: RunningProcess,
     grpc: String,

@@ -42,7 +42,6 @@ impl Server {
         Self { process, grpc, http: authority(&dashboard).to_owned() }
     }
 
-    /// Address of its API.
     pub(crate) fn grpc(&self) -> String {
         format!("http://{}", self.grpc)
     }
@@ -179,7 +178,6 @@ impl Environment {
         self.server.grpc()
     }
 
-    /// Address of the metrics.
     pub(crate) fn http(&self) -> &str {
         &self.server.http
     }
@@ -193,7 +191,6 @@ impl Environment {
         launch_instance(&self.runtime, self.client.clone(), n, UID);
     }
 
-    /// A user deletes these NodeClaims.
     pub(crate) fn delete_claims(&self, machines: std::ops::Range<usize>) {
         self.cluster.delete_claims(machines, false);
     }

@@ -41,7 +41,6 @@ impl Dashboard {
         Self { folder, server, grpc, http }
     }
 
-    /// What the operator's command prints.
     fn command(&self, command: &[&str]) -> String {
         let token = self.folder.path().join("operator").display().to_string();
         let ended = fleetwright(&[command, &["--server", &self.grpc, "--token-file", &token]].concat());

@@ -31,7 +31,6 @@ const PLANS: [&[(&str, u32, &str, &str)]; 3] = [
 /// A service account that may do everything except nominate.
 const WITHOUT_NOMINATIONS: &str = "e2e-without-nominations";
 
-/// Result of one plan.
 #[derive(Debug, Default, Clone, Copy)]
 struct Outcome {
     pods: usize,

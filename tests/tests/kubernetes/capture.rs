@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 
 /// Pods without a controller.
 const SINGLE_PODS: usize = 4_980;
-/// Pods of one Deployment.
 const REPLICAS: u32 = 20;
 /// Requests at a time while pods are created.
 const AT_ONCE: usize = 32;

@@ -27,13 +27,10 @@ use crate::scenario;
 const SIZE: &str = "FLEETWRIGHT_E2E_DISRUPTION";
 /// For what follows at once; hundreds of pods take minutes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// For a whole cluster.
 const LONG: Duration = Duration::from_secs(1_800);
 
-/// For a scenario.
 const LIMIT: Duration = Duration::from_secs(2_400);
 
-/// Drift of a NodePool.
 pub(super) const DRIFT: Scenario = Scenario {
     limit: LIMIT,
     ..scenario("a_drifted_pool_rolls_through_within_its_budget_while_the_server_is_killed", |s| {
@@ -87,7 +84,6 @@ enum KillPoint {
     Launching,
     /// A Node is there and not initialized.
     Joined,
-    /// A Node is drained.
     Draining,
 }
 
@@ -155,7 +151,6 @@ async fn apply_budget(cluster: &Cluster, budget: &PodBudget) -> anyhow::Result<(
     wait_until(&format!("the budget of {app} counts {replicas} pods"), TIMEOUT, poll).await
 }
 
-/// Names of all nodes.
 async fn node_names(cluster: &Cluster) -> anyhow::Result<BTreeSet<String>> {
     Ok(cluster.nodes().await?.iter().map(ResourceExt::name_any).collect())
 }

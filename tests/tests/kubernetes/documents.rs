@@ -17,13 +17,11 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// The user of the commands when the test runs as root: `nobody`.
 const USER: [&str; 4] = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"];
 
-/// How a command is run.
 enum How {
     /// Until it ends with this status.
     Ends(i32),
     /// Until its log has these words; it runs until the next server is started, or to the end.
     Runs(&'static [&'static str]),
-    /// In this shorter form.
     Short(&'static str),
     /// Not here, but by this test or tool.
     Elsewhere,

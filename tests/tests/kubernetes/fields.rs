@@ -17,7 +17,6 @@ const WRITE: &str = "FLEETWRIGHT_WRITE_KUBERNETES_FIELDS";
 /// Fields by type, each with the type of an object.
 type Types = BTreeMap<String, BTreeMap<String, Option<String>>>;
 
-/// What the API server publishes.
 struct Published<'d> {
     definitions: &'d Map<String, Value>,
     visited: BTreeSet<String>,

@@ -12,7 +12,6 @@ use kube::ResourceExt;
 use serde_json::json;
 
 const TIMEOUT: Duration = Duration::from_secs(90);
-/// Takeovers with the taint.
 const TAKEOVERS: usize = 3;
 
 /// The taint is taken off a running server's Node and after each takeover, and no machine is removed.

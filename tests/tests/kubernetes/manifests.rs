@@ -147,7 +147,6 @@ fn manifests(folder: &Path, deep: bool) -> anyhow::Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-/// The object of a manifest.
 fn read(manifest: &Path) -> anyhow::Result<Value> {
     let text = fs::read_to_string(manifest).with_context(|| format!("no {}", manifest.display()))?;
     deploy::parse_manifest(&text)?.pop().context("an empty manifest")

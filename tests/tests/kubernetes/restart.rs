@@ -22,9 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 enum CrashPoint {
     /// Pods are pending, and nothing is launched.
     Pending,
-    /// The NodeClaim exists.
     Claimed,
-    /// The instance is launched.
     Launched,
     /// The Node exists, with the unregistered taint.
     Joined,
@@ -34,7 +32,6 @@ enum CrashPoint {
 const CRASH_POINTS: [CrashPoint; 4] =
     [CrashPoint::Pending, CrashPoint::Claimed, CrashPoint::Launched, CrashPoint::Joined];
 
-/// The process that is killed.
 #[derive(Debug, Clone, Copy)]
 enum Target {
     Agent,

@@ -31,7 +31,6 @@ const AGENT_STEPS: [(&str, &str); 5] = [
     ("initialize_node", "initialize"),
 ];
 
-/// The steps of a removal.
 const REMOVAL: [(&str, &str); 5] = [
     ("fleetwright", "drain"),
     ("fleetwright-agent", "drain_node"),

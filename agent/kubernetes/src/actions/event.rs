@@ -56,7 +56,6 @@ enum EventWrite {
     Skip,
 }
 
-/// Counts the series of events.
 #[derive(Debug, Default)]
 struct EventSeries {
     known: Mutex<BTreeMap<EventSpec, Series>>,

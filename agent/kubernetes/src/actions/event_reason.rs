@@ -4,7 +4,6 @@
 /// `reason` of an Event. The names are Karpenter's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventReason {
-    /// A pod is evicted.
     Evicted,
     /// A pod is deleted at the deadline of a drain.
     Disrupted,

@@ -26,7 +26,6 @@ const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node
 /// a little from message to message.
 const DEADLINE_JITTER_MS: i64 = 30_000;
 
-/// The agent's bounds on removals.
 #[derive(Debug)]
 pub struct RemovalGuard {
     /// Maximum number of removed Nodes in `window`; 0 sets no bound.
@@ -39,7 +38,6 @@ pub struct RemovalGuard {
 /// The Node that an instruction names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RemovalTarget<'o> {
-    /// Name of the NodeClaim.
     pub(crate) claim: &'o str,
     /// `spec.providerID` of the Node; empty when the server does not state it.
     pub(crate) provider_id: &'o str,
@@ -138,7 +136,6 @@ pub(crate) fn is_ready(node: &Value) -> bool {
     conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Whether Fleetwright manages the NodeClaim.
 pub(crate) fn is_managed(claim: &Value) -> bool {
     claim.pointer("/metadata/annotations").and_then(|annotations| annotations.get(MANAGED)).is_some_and(|v| v == "true")
 }

@@ -33,7 +33,6 @@ type Log = Arc<Mutex<Vec<String>>>;
 struct FakeApiServer {
     objects: Objects,
     log: Log,
-    /// Events that were created.
     events: Arc<Mutex<Vec<Value>>>,
     /// Evictions are refused because of a PodDisruptionBudget.
     refuses_evictions: bool,
@@ -141,7 +140,6 @@ impl FakeApiServer {
         self.objects.lock().unwrap().get(path).cloned()
     }
 
-    /// Numbers of the tainted nodes.
     fn tainted(&self, of: usize) -> Vec<usize> {
         let tainted = |number: &usize| {
             let node = self.object(&NODE.one("", &format!("n{number}")));

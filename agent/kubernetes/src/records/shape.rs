@@ -67,7 +67,6 @@ impl ShapeInterner {
 }
 
 impl SpecJson {
-    /// Removes the required node affinity.
     pub(super) fn unpin(&mut self) {
         if let Some(affinity) = &mut self.affinity {
             affinity.node_affinity.required = None;

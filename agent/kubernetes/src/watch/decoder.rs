@@ -9,12 +9,10 @@ use serde_json::value::RawValue;
 /// holds).
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Kind of a watch event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EventKind {
     /// The object was added or modified.
     Added,
-    /// The object was deleted.
     Deleted,
     /// No object: the watch has reached this resource version.
     Bookmark { version: String, end_of_initial: bool },
@@ -60,7 +58,6 @@ pub(super) enum DecodeError {
     InvalidEvent(serde_json::Error),
 }
 
-/// Splits a stream into lines.
 #[derive(Debug, Default)]
 pub(super) struct EventDecoder {
     /// The beginning of an incomplete line.

@@ -8,7 +8,6 @@ pub enum DecodeError {
     Undefined {
         /// The record, by kind and name.
         object: String,
-        /// Kind of the definition.
         kind: &'static str,
         /// Hash of the definition, in hexadecimal.
         hash: String,
@@ -18,7 +17,6 @@ pub enum DecodeError {
     Unreadable {
         /// The object, by kind and name.
         object: String,
-        /// Cause of the failure.
         reason: String,
     },
     /// Memory limit exceeded, for one agent or in total.
@@ -28,7 +26,6 @@ pub enum DecodeError {
         whose: &'static str,
         /// Accounted bytes.
         held: u64,
-        /// Config key of the limit.
         key: &'static str,
         /// Value of the limit, in bytes.
         limit: u64,
@@ -36,11 +33,8 @@ pub enum DecodeError {
     /// Limit on the state of one agent exceeded.
     #[error("{what}: {found} exceed the limit of {limit}")]
     LimitExceeded {
-        /// The counted items.
         what: &'static str,
-        /// Their number.
         found: u64,
-        /// Their maximum.
         limit: u64,
     },
 }

@@ -21,7 +21,6 @@ const MAX_VERSION_BYTES: usize = 64;
 /// Characters of a refused value that are repeated in the reason.
 const MAX_QUOTED_CHARS: usize = 80;
 
-/// Facts of a Hello.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct DecodedFacts {
     /// The facts that can be used; the others are empty.

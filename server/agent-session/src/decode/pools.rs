@@ -89,10 +89,8 @@ fn digest(bytes: &[u8]) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// Result of parsing manifests.
 #[derive(Debug, Clone, Default)]
 pub struct DecodedManifests {
-    /// Parsed NodePools.
     pub pools: Vec<PoolRecord>,
     /// Parsed EC2NodeClasses.
     pub classes: Vec<ClassRecord>,

@@ -31,13 +31,11 @@ const DO_NOT_REPAIR: &str = "karpenter.sh/do-not-repair";
 pub(super) struct PodParts<'p> {
     pub(super) shape: Arc<PodShape>,
     pub(super) labels: Arc<Labels>,
-    /// Why the shape is unschedulable.
     pub(super) problem: Option<&'p Text>,
     /// The scheduler of such pods.
     pub(super) scheduler: &'p Text,
 }
 
-/// Converts a pod.
 pub(super) fn pod(pod: &v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool) -> PodRecord {
     let owner = pod.owner.as_ref();
     let owned_by = |api: &str, kind: &str| owner.filter(|o| o.api_version.starts_with(api) && o.kind == kind);
@@ -190,7 +188,6 @@ fn expire_after(text: &str) -> Option<Millis> {
     if text.is_empty() { duration::DEFAULT_EXPIRY.finite() } else { duration::parse(text) }
 }
 
-/// Converts a namespace.
 pub(super) fn namespace(namespace: &v1::NamespaceRecord) -> NamespaceRecord {
     NamespaceRecord { name: namespace.name.as_str().into(), labels: labels(&namespace.labels) }
 }

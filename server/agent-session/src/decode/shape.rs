@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::error::DecodeError;
 
-/// Decoded pod shape.
 #[derive(Debug)]
 pub struct DecodedShape {
     spec: PodSpec,

@@ -57,7 +57,6 @@ impl Storage {
         pod
     }
 
-    /// Unregisters a deleted pod.
     pub(super) fn unmount(&mut self, pod: &PodKey) {
         self.mounted.remove(pod);
     }
@@ -111,7 +110,6 @@ impl Storage {
         Volumes::of_connected_cluster(&self.objects, self.hosts.values().cloned().collect::<BTreeSet<Text>>())
     }
 
-    /// Adds or updates a Node.
     pub(super) fn update_node(&mut self, node: &NodeRecord) {
         let leaving = node.deleting || node.drain.is_some();
         let host = node.labels.get(HOSTNAME).unwrap_or(node.name.as_text());
@@ -123,7 +121,6 @@ impl Storage {
         }
     }
 
-    /// Removes a Node.
     pub(super) fn remove_node(&mut self, node: &NodeName) {
         if self.hosts.remove(node).is_some() {
             self.mark_hosts_changed();

@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 use super::moment::moment;
 use super::node_class;
 
-/// Message that writes a status.
 pub(super) fn write(order: &StatusOrder) -> v1::WriteObject {
     let (kind, _, name) = object(&order.subject);
     let finalizer = |finalizer: Option<&str>| finalizer.map(str::to_owned).into_iter().collect();
@@ -28,7 +27,6 @@ fn annotation((key, value): &(Text, Text)) -> v1::StringPair {
     v1::StringPair { key: key.to_string(), value: value.to_string() }
 }
 
-/// Message that records an event.
 pub(super) fn event(order: &EventOrder) -> v1::RecordEvent {
     let (kind, namespace, name) = object(&order.subject);
     v1::RecordEvent {

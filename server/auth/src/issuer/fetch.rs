@@ -10,7 +10,6 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::error::KeySetError;
 
-/// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// A key set has a few kilobytes.
 const MAX_BYTES: u64 = 1 << 20;

@@ -25,14 +25,12 @@ pub(super) struct JwksCache {
     failed: Option<(u32, Instant, KeySetError)>,
 }
 
-/// Result of a lookup.
 #[derive(Debug)]
 pub(super) enum Lookup {
     /// Verify with these keys.
     Use(Arc<JwkSet>),
     /// Wait for the fetch in flight.
     Wait,
-    /// Fetch the keys.
     Fetch,
     /// No keys, and the backoff has not passed.
     Refuse(AuthError),

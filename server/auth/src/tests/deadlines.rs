@@ -16,7 +16,6 @@ use super::super::tls::Incoming;
 use super::endpoints::{authorities, authority};
 use super::issuer::Folder;
 
-/// Passes during a test.
 const SOON: Duration = Duration::from_millis(100);
 /// Does not pass during a test.
 const LATE: Duration = Duration::from_secs(3_600);

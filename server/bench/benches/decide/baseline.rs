@@ -27,7 +27,6 @@ pub struct Outcome {
     pub cpu: Duration,
     /// Peak resident memory, in MiB.
     pub peak_mib: f64,
-    /// Machines to launch.
     pub nodes: usize,
     /// Pods without a place.
     pub unplaced: usize,

@@ -22,12 +22,10 @@ pub enum Family {
     Single,
 }
 
-/// One row of the table.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// Name in the table, selected by `--only`.
     pub name: String,
-    /// Family for the growth exponent.
     pub family: Family,
     /// Number of pods; for traces the maximum.
     pub pods: usize,

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 /// Pools, and the catalogue that they use.
 #[derive(Debug, Clone)]
 pub struct PoolsAndCatalogue {
-    /// Replaces the built-in catalogue.
     pub catalogue: Option<Value>,
     /// NodePool, EC2NodeClass and other objects besides the pods.
     pub objects: Vec<Value>,
@@ -21,7 +20,6 @@ pub struct Bounds {
     pub amd64: bool,
     /// linux, on-demand: the minimum that most pools require.
     pub linux: bool,
-    /// Maximum vCPUs of a type.
     pub most_vcpu: Option<u32>,
     /// The categories g and p beside those of the getting-started pool, with NVIDIA GPUs only.
     pub gpu: bool,

@@ -18,7 +18,6 @@ use planning_input::{Captured, Options};
 
 use crate::proc::thread_cpu;
 
-/// A constructed cluster.
 struct Case {
     name: &'static str,
     nodes: usize,
@@ -49,7 +48,6 @@ const NODE_CPU: usize = 15_890;
 /// Time of the plan: 2026-02-01, a month after everything in the cluster began.
 const NOW: Timestamp = Timestamp::from_millis(20_485 * 24 * 3_600_000);
 
-/// Prints the table.
 pub(crate) fn report(only: &str, runs: u32, verdicts: usize) -> Result<()> {
     println!(
         "| case | CPU ms | of Karpenter's scan | candidates | removed | replaced | left | $/hour before | after | bound |"
@@ -216,7 +214,6 @@ fn node(text: &mut String, number: usize) {
     );
 }
 
-/// Adds a pod that runs.
 fn pod_of(text: &mut String, case: &Case, (node, deployment, pod): (usize, usize, usize), cpu: usize) {
     let app = format!("d{deployment}");
     let spread = match case.spread {

@@ -28,7 +28,6 @@ use crate::proc;
 const MAX_TIMES: f64 = 10.0;
 /// Maximum growth exponent of the time from 1,000 to 20,000 pods.
 const MAX_EXPONENT: f64 = 1.2;
-/// The two numbers of pods.
 const SIZES: [usize; 2] = [1_000, 20_000];
 
 /// The features of all modules, in the order of the table.

@@ -12,7 +12,6 @@ use crate::workload::Workload;
 const CPU: [u32; 5] = [100, 250, 500, 1000, 1500];
 /// Requests of Karpenter's scheduling benchmark, in MiB.
 const MEMORY: [u32; 6] = [100, 256, 512, 1024, 2048, 4096];
-/// Values of the benchmark's labels.
 const LETTERS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 const SEED: u64 = 42;
 
@@ -128,7 +127,6 @@ fn template(rng: &mut SeededRng, rule: Rule) -> PodTemplate {
 pub struct SeededRng(u64);
 
 impl SeededRng {
-    /// The generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -13,33 +13,25 @@ use verifier::check;
 use crate::cases::Case;
 use crate::proc;
 
-/// Measurements of one case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Pods that were planned.
     pub pods: usize,
-    /// Distinct shapes among them.
     pub shapes: usize,
     /// Number of pods that the plan does not place.
     pub unplaced: usize,
-    /// Machines to launch.
     pub nodes: usize,
     /// Their price, in dollars per hour.
     pub cost: f64,
     /// The lower bound, in dollars per hour.
     pub bound: f64,
-    /// The whole decision.
     pub decide: Spread,
     /// The median of the whole decision with a compile cache that has seen the same input, as on a
     /// server.
     pub again: f64,
     /// Parts of the decision, each measured alone.
     pub schedule: f64,
-    /// Time of the check.
     pub check: f64,
-    /// Time of the lower bound.
     pub bounding: f64,
-    /// Time of the explanations.
     pub explain: f64,
     /// Peak resident memory before the first decision, in MiB: program, catalogue and input.
     pub input_mib: f64,
@@ -50,11 +42,8 @@ pub struct Measurement {
 /// CPU milliseconds of several runs.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Spread {
-    /// Minimum of the runs.
     pub least: f64,
-    /// Median of the runs.
     pub median: f64,
-    /// Maximum of the runs.
     pub most: f64,
 }
 

@@ -31,7 +31,6 @@ const BETWEEN_DECISIONS: Duration = Duration::from_millis(20);
 struct Case {
     name: &'static str,
     clusters: usize,
-    /// Different NodePools among the clusters.
     templates: usize,
     ask: fn(&Template, u32) -> Vec<PodSet>,
     quotes: u32,
@@ -85,7 +84,6 @@ fn spread(template: &Template, number: u32) -> Vec<PodSet> {
     sets
 }
 
-/// Prints the table.
 pub fn report(flags: &Flags) -> Result<()> {
     let base = generate::existing_cluster(1).input()?;
     let pod = &base.pods[0];

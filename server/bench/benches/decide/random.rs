@@ -22,7 +22,6 @@ const EQUAL: f64 = 0.002;
 /// CPU time of a search that exceeds that of the first packing by more than this is counted, in milliseconds.
 const SLOW_MS: f64 = 1_000.0;
 
-/// How one input ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Cheaper,
@@ -30,7 +29,6 @@ enum Verdict {
     Dearer,
     /// It places more pods than the baseline, so that their costs do not compare.
     MorePods,
-    /// It places fewer.
     FewerPods,
 }
 

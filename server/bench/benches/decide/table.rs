@@ -4,16 +4,13 @@ use crate::cases::Family;
 use crate::measure::Measurement;
 use crate::proc;
 
-/// Headings of the table.
 pub const HEAD: &str = "case                    pods shapes unplaced  nodes     $/hour      bound   gap |  decide ms CPU (least..most)   again  = schedule  check  bound  explain |  peak MiB (input)";
 
-/// The machine of the measurement.
 pub fn machine() -> String {
     let (load, processors) = proc::load();
     format!("{processors} processors, load of the last minute {load}; CPU time of the deciding thread, medians")
 }
 
-/// The row of one case.
 pub fn row(name: &str, f: &Measurement) -> String {
     let gap = if f.bound > 0.0 { (f.cost / f.bound - 1.0) * 100.0 } else { 0.0 };
     let money = format!("{:10.4} {:10.4} {gap:5.1}%", f.cost, f.bound);

@@ -10,17 +10,13 @@ pub struct PodTemplate {
     pub cpu: u32,
     /// Memory, in MiB.
     pub memory: u32,
-    /// Whole NVIDIA GPUs.
     pub gpu: u32,
-    /// Constraint between pods.
     pub rule: Rule,
     /// Own label, key and value.
     pub label: Option<(String, String)>,
-    /// Label that the constraint selects.
     pub selects: Option<(String, String)>,
 }
 
-/// A constraint between pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// No constraint.

@@ -15,17 +15,14 @@ use serde_json::{Value, json};
 use crate::catalogue::PoolsAndCatalogue;
 use crate::template::PodTemplate;
 
-/// The input of one case.
 #[derive(Debug, Clone)]
 pub struct Workload {
     pub setup: PoolsAndCatalogue,
-    /// Whether preferences are evaluated.
     pub preferences: PreferencePolicy,
     /// What each node costs beside its price; `None` for the volumes of its class.
     pub node_overhead: Option<MicroUsd>,
     /// Largest machine, in vCPUs.
     pub max_node_vcpu: Option<u32>,
-    /// The distinct pods.
     templates: Vec<PodTemplate>,
     /// The template of each pod, by index.
     pods: Vec<u32>,
@@ -37,7 +34,6 @@ pub struct Files {
     /// The folder of all files: pods and pools, and `catalogue.json` unless the built-in catalogue
     /// is used.
     pub folder: PathBuf,
-    /// Pods and pools.
     pub manifests: PathBuf,
 }
 

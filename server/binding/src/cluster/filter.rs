@@ -8,7 +8,6 @@ use crate::tallies::{Domains, FewDomains, NO_DOMAIN, Tallies};
 /// (`scheduler.minFeasibleNodesToFind`).
 const MIN_FEASIBLE_NODES: usize = 100;
 
-/// What filters and scores read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'v, 'a> {
     pub(crate) rules: &'v ClassRules<'a>,

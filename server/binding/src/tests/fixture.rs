@@ -70,7 +70,6 @@ pub(super) fn planned(number: usize, zone: &str) -> PlannedNode {
     }
 }
 
-/// A plan and its input.
 pub(super) struct Launch {
     pub(super) input: PlanningInput,
     pub(super) plan: Plan,
@@ -97,7 +96,6 @@ impl Launch {
         u32::try_from(self.input.shapes.len() - 1).unwrap()
     }
 
-    /// Changes the latest shape.
     pub(super) fn constrain(&mut self, change: impl FnOnce(&mut PodShape)) {
         change(self.input.shapes.last_mut().unwrap());
     }

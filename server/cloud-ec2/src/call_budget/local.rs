@@ -18,7 +18,6 @@ pub struct LocalBudget {
 }
 
 impl Default for LocalBudget {
-    /// Buckets that nobody has used.
     fn default() -> Self {
         Self { begun: Instant::now(), buckets: Mutex::default() }
     }

@@ -9,18 +9,15 @@ use model::Text;
 pub struct LeftOut {
     /// What is left out: an instance type's name, or a spot price or zone in words.
     pub item: Text,
-    /// Why.
     pub reason: Reason,
 }
 
 /// Why something is left out; each names a field of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// The field is missing.
     Missing(&'static str),
     /// The field has a value out of range or not known here.
     Invalid(&'static str),
-    /// The field contradicts another one.
     Contradicts(&'static str, &'static str),
     /// The field lists devices of several models; a catalogue has one per type.
     SeveralModels(&'static str),
@@ -46,7 +43,6 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// A number above zero.
 pub(super) fn positive(value: Option<impl Into<i64>>, field: &'static str) -> Result<i64, Reason> {
     at_least(1, value, field)
 }

@@ -15,7 +15,6 @@ const SERVICE: &str = "AmazonEC2";
 /// Page size (Karpenter AWS: prices).
 const PAGE: i32 = 100;
 
-/// Prices of a complete answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PricesRead<P> {
     /// By type, and spot prices by zone as well.

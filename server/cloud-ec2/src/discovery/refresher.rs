@@ -18,7 +18,6 @@ use crate::slot::{Slot, spread};
 /// How often each kind is read; `None` is never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intervals {
-    /// Instance types and zones.
     pub instance_types: Option<Duration>,
     pub on_demand_prices: Option<Duration>,
     pub spot_prices: Option<Duration>,
@@ -34,10 +33,8 @@ impl Intervals {
     }
 }
 
-/// What came of one read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refresh {
-    /// What was read.
     pub kind: RefreshKind,
     /// What was used of the answer and what was not, or what failed and what to do, in a sentence.
     pub result: Result<Used, String>,
@@ -52,7 +49,6 @@ pub struct Used {
     pub refused: Vec<String>,
 }
 
-/// One kind that is refreshed.
 #[derive(Debug)]
 struct Refreshed {
     kind: RefreshKind,

@@ -18,7 +18,6 @@ const MAX_AGE: Millis = Millis::from_mins(15);
 /// How far the clocks of AWS and of this program may differ, as for signed calls.
 const MAX_SKEW: Millis = Millis::from_mins(5);
 
-/// A kind of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventType {
     /// `source` of the event.
@@ -40,7 +39,6 @@ const fn ec2(detail_type: &'static str) -> EventType {
     EventType { source: "aws.ec2", detail_type }
 }
 
-/// What a message means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// Notices about instances, one for each.
@@ -61,12 +59,10 @@ pub enum Message {
 pub struct Reception<'r> {
     /// Number of the account of the queue; `None` if its address does not say it.
     pub account: Option<&'r str>,
-    /// The region of the queue.
     pub region: &'r str,
     /// When the queue received the message. That is the time of a notice whose event has none: it is the same at each
     /// delivery.
     pub queued: Timestamp,
-    /// The time.
     pub now: Timestamp,
 }
 

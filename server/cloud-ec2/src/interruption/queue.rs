@@ -71,12 +71,10 @@ impl fmt::Display for QueueError {
 
 impl std::error::Error for QueueError {}
 
-/// A received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// By which this delivery is deleted.
     receipt: String,
-    /// What the message says.
     pub message: Message,
 }
 
@@ -96,7 +94,6 @@ impl Queue {
         Self { client, name: name.to_owned(), region: region.to_owned(), clock, url: Mutex::default() }
     }
 
-    /// Name of the queue.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

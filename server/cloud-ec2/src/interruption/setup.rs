@@ -58,13 +58,10 @@ impl ExistingRule {
 /// One change of the account. Its text is a line of what is shown before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Creates the queue.
     CreateQueue,
     /// Sets an attribute of the queue.
     SetAttribute {
-        /// Name of the attribute.
         name: &'static str,
-        /// Its value.
         to: String,
         /// Its present value, if it has one.
         from: Option<String>,
@@ -73,14 +70,11 @@ pub enum Change {
     PutRule { rule: RuleTemplate, exists: bool },
     /// Makes the queue a target of a rule.
     PutTarget {
-        /// Name of the rule.
         rule: String,
     },
     /// Deletes a rule with its targets.
     DeleteRule {
-        /// Name of the rule.
         rule: String,
-        /// Ids of its targets.
         targets: Vec<String>,
     },
     /// Deletes the queue with its messages.

@@ -15,11 +15,9 @@ const DIGITS: usize = 32;
 /// Everything in a launch template. Changing the serialised form renames all templates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct TemplateContent {
-    /// Image id.
     pub(crate) image: String,
     /// User data before base64; empty for none.
     pub(crate) user_data: String,
-    /// Name of the instance profile.
     pub(crate) instance_profile: String,
     pub(crate) block_devices: Vec<BlockDeviceMapping>,
     pub(crate) metadata: Metadata,
@@ -37,7 +35,6 @@ pub(crate) struct TemplateContent {
     pub(crate) tags: Vec<(String, String)>,
 }
 
-/// A disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct BlockDeviceMapping {
     pub(crate) device: Option<String>,
@@ -52,11 +49,8 @@ pub(crate) struct Ebs {
     pub(crate) iops: Option<i32>,
     pub(crate) kms_key_id: Option<String>,
     pub(crate) snapshot_id: Option<String>,
-    /// MiB/s.
     pub(crate) throughput: Option<i32>,
-    /// MiB/s.
     pub(crate) initialization_rate: Option<i32>,
-    /// GiB.
     pub(crate) size_gib: Option<i32>,
     pub(crate) volume_type: Option<String>,
 }
@@ -71,7 +65,6 @@ pub(crate) struct Metadata {
     pub(crate) tokens_required: bool,
 }
 
-/// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Interface {
     pub(crate) card: Option<i32>,

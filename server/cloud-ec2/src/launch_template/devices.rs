@@ -58,7 +58,6 @@ fn whole_gib(bytes: i64) -> i64 {
     bytes / GIB + i64::from(bytes % GIB > 0)
 }
 
-/// Options of the metadata service.
 pub(super) fn metadata(options: &MetadataOptions, region: &str) -> Metadata {
     let ipv6 = (!WITHOUT_METADATA_IPV6.contains(&region)).then_some(options.http_protocol_ipv6);
     Metadata {

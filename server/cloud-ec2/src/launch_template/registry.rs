@@ -23,12 +23,10 @@ impl TemplateRegistry {
         self.last_used.get_mut(name).map(|last| *last = (*last).max(now)).is_some()
     }
 
-    /// Whether the template is known.
     pub(crate) fn is_known(&self, name: &str) -> bool {
         self.last_used.contains_key(name)
     }
 
-    /// The template exists.
     pub(crate) fn add(&mut self, name: &str, now: Timestamp) {
         self.last_used.insert(name.to_owned(), now);
     }

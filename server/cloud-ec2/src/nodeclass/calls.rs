@@ -243,7 +243,6 @@ async fn set_missing_tags(own: &ClusterClients, profile: &ManagedProfile, known:
     }
 }
 
-/// Returns whether the role exists.
 async fn add_role(own: &ClusterClients, profile: &ManagedProfile) -> Result<bool, CallError> {
     let call = own.iam().add_role_to_instance_profile().instance_profile_name(&*profile.name);
     match call.role_name(&*profile.role).send().await {

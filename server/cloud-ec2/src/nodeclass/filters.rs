@@ -13,7 +13,6 @@ use model::node_class::ResourceTerm;
 pub(super) struct Filters(BTreeSet<(Text, BTreeSet<Text>)>);
 
 impl Filters {
-    /// One filter.
     pub(super) fn new(name: &str, values: impl IntoIterator<Item = Text>) -> Self {
         Self([(Text::from(name), values.into_iter().collect())].into())
     }
@@ -27,7 +26,6 @@ impl Filters {
         Self(tags.iter().map(of_tag).collect())
     }
 
-    /// Adds a filter.
     pub(super) fn with(mut self, name: &str, value: &str) -> Self {
         self.0.insert((Text::from(name), BTreeSet::from([Text::from(value)])));
         self

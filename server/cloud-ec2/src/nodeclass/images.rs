@@ -16,7 +16,6 @@ pub(super) use terms::{ImageRequest, ImageTerms, normalise};
 
 use super::outcome::{missing, unknown};
 
-/// An image of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FoundImage {
     id: Text,

@@ -11,10 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::outcome::missing;
 
-/// Longest name that IAM allows.
 const MAX_NAME: usize = 128;
 
-/// A profile that launches need.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ProfileRequest {
     /// `instanceProfile`: it must exist.
@@ -42,7 +40,6 @@ pub(super) struct KnownProfile {
     pub(super) tags: BTreeMap<Text, Text>,
 }
 
-/// What a lookup found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProfileAnswer {
     /// The profile can be used. The ARN of its role, unless IAM does not show the role yet.
@@ -63,7 +60,6 @@ impl ProfileRequest {
         }
     }
 
-    /// Name of the profile.
     pub(super) fn name(&self) -> &Text {
         match self {
             Self::Given(name) => name,

@@ -15,7 +15,6 @@ const BLOCK_EXPIRES: Millis = Millis::from_mins(40);
 /// `reservationType` of a capacity block.
 pub(super) const CAPACITY_BLOCK: &str = "capacity-block";
 
-/// One call.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ReservationRequest {
     /// By id. One call for each: a call for several ids fails when one of them does not exist.

@@ -11,7 +11,6 @@ use super::outcome::missing;
 
 const NAMES: FilterNames = FilterNames { id: "subnet-id", name: None };
 
-/// A subnet of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FoundSubnet {
     pub(super) entry: SubnetEntry,

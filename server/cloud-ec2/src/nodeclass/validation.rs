@@ -21,7 +21,6 @@ const RESERVED_TAGS: [&str; 4] =
     ["eks:eks-cluster-name", "karpenter.sh/nodepool", "karpenter.sh/nodeclaim", "karpenter.k8s.aws/ec2nodeclass"];
 const RESERVED_PREFIXES: [&str; 2] = ["kubernetes.io/cluster", "fleetwright.dev/"];
 
-/// What is validated.
 pub(super) struct Validation<'a> {
     pub(super) query: &'a NodeClassQuery,
     pub(super) conditions: &'a BTreeMap<&'static str, Resolution>,

@@ -236,7 +236,6 @@ fn read(answer: &AssumeRoleOutput) -> Result<Credentials, CallError> {
     Ok(Credentials::new(made.access_key_id(), made.secret_access_key(), token, Some(expires), "AssumeRole"))
 }
 
-/// End of a session.
 fn expiry(made: &Credentials) -> Option<Timestamp> {
     let since = made.expiry()?.duration_since(std::time::UNIX_EPOCH).ok()?;
     Some(Timestamp::from_millis(i64::try_from(since.as_millis()).ok()?))

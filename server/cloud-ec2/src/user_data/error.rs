@@ -22,11 +22,8 @@ pub enum UserDataError {
     /// A value that the family requires.
     #[error("{field} is missing, and {family} nodes cannot join without it: {remedy}")]
     Missing {
-        /// The value.
         field: &'static str,
-        /// The family that requires it.
         family: &'static str,
-        /// What to do.
         remedy: &'static str,
     },
     /// A value that the node would refuse.

@@ -16,7 +16,6 @@ pub struct UserDataInput {
     pub cluster_name: ClusterName,
     /// What the cluster says about itself. Its DNS is used unless `spec.kubelet.clusterDNS` has addresses.
     pub cluster: Arc<ClusterFacts>,
-    /// The effective image family.
     pub family: AmiFamily,
     /// Labels of the NodeClaim. Those that a kubelet may not set are left out.
     pub labels: Labels,

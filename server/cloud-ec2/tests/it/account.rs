@@ -24,7 +24,6 @@ async fn connect() -> (Endpoint, Client) {
     (ec2, client)
 }
 
-/// A client of the account.
 pub(crate) fn client(ec2: &Endpoint) -> Client {
     let config = aws_sdk_ec2::Config::builder()
         .behavior_version(BehaviorVersion::latest())
@@ -36,7 +35,6 @@ pub(crate) fn client(ec2: &Endpoint) -> Client {
     Client::from_conf(config.build())
 }
 
-/// Code of a failed call.
 fn code<T, E: ProvideErrorMetadata, R>(result: Result<T, SdkError<E, R>>) -> Option<String> {
     result.err()?.as_service_error()?.code().map(str::to_owned)
 }

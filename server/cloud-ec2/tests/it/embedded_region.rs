@@ -29,7 +29,6 @@ pub(crate) fn embedded_region(region: &str) -> Catalogue {
     Catalogue { types, offerings, zones, spot, throttled: None }
 }
 
-/// A price for Linux.
 pub(crate) fn spot_row(name: &str, zone: &str, usd: &str) -> SpotRow {
     let (instance_type, zone, usd) = (name.to_owned(), zone.to_owned(), usd.to_owned());
     SpotRow { instance_type, zone, product: "Linux/UNIX", usd, since: EARLIER }

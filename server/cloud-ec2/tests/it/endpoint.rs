@@ -103,7 +103,6 @@ impl Endpoint {
         self.ec2.change_account(change);
     }
 
-    /// Ends all sessions of roles.
     pub(crate) fn revoke_sessions(&self) {
         self.ec2.revoke_sessions();
     }
@@ -117,7 +116,6 @@ impl Endpoint {
         self.ec2.instance_profiles()
     }
 
-    /// Advances the time.
     pub(crate) fn wait(&self, duration: Duration) {
         self.time.fetch_add(i64::try_from(duration.as_millis()).unwrap(), Ordering::SeqCst);
     }

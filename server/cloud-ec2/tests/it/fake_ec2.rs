@@ -14,7 +14,6 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, Uri};
 use axum::routing::post;
 
-/// Parameters of a call.
 pub(crate) type Form = BTreeMap<String, String>;
 
 /// HTTP status and body.
@@ -50,7 +49,6 @@ impl FakeEc2 {
         self.fake.lock().unwrap()
     }
 
-    /// All calls so far.
     pub(crate) fn requests(&self) -> Vec<Form> {
         self.fake().requests.clone()
     }

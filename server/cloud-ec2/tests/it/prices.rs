@@ -76,7 +76,6 @@ impl Refreshing {
         self.refresh().await.into_iter().map(|refresh| (refresh.kind, refresh.result.unwrap().changed)).collect()
     }
 
-    /// The price in zone a.
     fn price(&self, name: &str, capacity_type: CapacityType) -> Option<MicroUsd> {
         let snapshot = self.refresher.snapshot();
         let types = build(&snapshot, &RegionOptions::new(REGION), &NodeClassSettings::default()).catalogue.types;

@@ -205,7 +205,6 @@ async fn a_node_class_with_the_role_of_another_cluster_gets_no_profile_with_it()
 
 const DENIED: Option<&str> = Some("UnauthorizedOperation");
 
-/// Code of a failed call.
 fn code<T, E: ProvideErrorMetadata, R>(result: Result<T, SdkError<E, R>>) -> Option<String> {
     result.err()?.as_service_error()?.code().map(str::to_owned)
 }

@@ -25,7 +25,6 @@ macro_rules! client {
     };
 }
 
-/// Code of a failed call.
 fn code<T, E: ProvideErrorMetadata, R>(result: Result<T, SdkError<E, R>>) -> Option<String> {
     result.err()?.as_service_error()?.code().map(str::to_owned)
 }

@@ -53,7 +53,6 @@ pub(super) fn protections_of(node: &NodeRecord, state: &ClusterState) -> Protect
     Protections { node: of_node, pods: of_pods.collect() }
 }
 
-/// The candidates of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates<'v> {
     /// By name of the Node.

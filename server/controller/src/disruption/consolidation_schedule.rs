@@ -14,7 +14,6 @@ const SEARCH_AT_LEAST: Millis = Millis::from_mins(30);
 /// When disruption is planned, and the plan in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Consolidation {
-    /// The request in progress.
     pub pending: Option<PendingConsolidation>,
     /// When the cluster was last looked at.
     pub checked_at: Option<Timestamp>,
@@ -39,7 +38,6 @@ pub(crate) struct Consolidation {
     pub exceeded_limits: bool,
 }
 
-/// A requested plan of disruption.
 #[derive(Debug)]
 pub(crate) struct PendingConsolidation {
     pub number: PlanNumber,
@@ -47,7 +45,6 @@ pub(crate) struct PendingConsolidation {
     pub version: u64,
     /// The last decision before the request.
     pub last_decision: Option<DecisionId>,
-    /// Revisions of the NodePools.
     pub revisions: BTreeMap<PoolName, Text>,
     /// Whether it may search for groups of nodes, or searches are disabled.
     pub is_searched: bool,
@@ -75,7 +72,6 @@ impl Consolidation {
         }
     }
 
-    /// Records that a plan begins.
     pub fn begin(&mut self, now: Timestamp, pods_left: u64) {
         (self.checked_at, self.pods_left, self.found_savings) = (Some(now), pods_left, false);
         self.stop_waiting();

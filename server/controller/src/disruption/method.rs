@@ -35,10 +35,8 @@ pub(crate) trait Method: Debug + Sync {
     fn drain_terms(&self, view: &DisruptionView<'_>) -> DrainTerms;
 }
 
-/// What a method decides from.
 #[derive(Debug, Clone)]
 pub(crate) struct DisruptionView<'v> {
-    /// The observed state.
     pub state: &'v ClusterState,
     /// NodeClaims whose removal is decided and not durable. They are not selected again, and count
     /// against budgets.
@@ -51,13 +49,10 @@ pub(crate) struct DisruptionView<'v> {
     pub recommended: BTreeSet<ClaimName>,
     /// NodeClaims of whose instances the cloud has scheduled maintenance, and since when that is known.
     pub maintenance: BTreeMap<ClaimName, Timestamp>,
-    /// Features that are on.
     pub feature_gates: FeatureGates,
-    /// Replacements that failed.
     pub backoff: ReplacementBackoff,
     /// Whether a node has to be initialized before pods are moved to it; off in guard-off tests only.
     pub waits_for_initialization: bool,
-    /// How unhealthy nodes are removed.
     pub repair: RepairMode,
     /// `disruption.max-unavailable-nodes`: the budget of the cluster.
     pub max_unavailable_nodes: Option<BudgetLimit>,

@@ -36,12 +36,9 @@ pub use unhealthy::{UnhealthyMachine, UnhealthyMachines, UnhealthyPool};
 use model::Timestamp;
 use model::removal::RemovalReason;
 
-/// What a method selects from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelectionInput {
-    /// Why the method removes machines.
     pub reason: RemovalReason,
-    /// The time of the selection.
     pub now: Timestamp,
     /// When the next machine that is not among the values may become removable.
     pub later: Option<Timestamp>,

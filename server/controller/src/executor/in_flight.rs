@@ -3,7 +3,6 @@
 use crate::Effect;
 use model::Timestamp;
 
-/// A command and its state.
 #[derive(Debug, Clone)]
 pub(crate) struct InFlight {
     pub effect: Effect,
@@ -11,7 +10,6 @@ pub(crate) struct InFlight {
     pub state: State,
 }
 
-/// State of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Waits for an earlier command about the same subject.

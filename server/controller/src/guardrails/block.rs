@@ -36,13 +36,11 @@ impl Block {
 /// Why launches or removals are held; its [`Display`](fmt::Display) is a sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlockReason {
-    /// A rate limit is exhausted.
     RateLimit(ExceededLimit),
     /// The pod is in launch backoff.
     LaunchBackoff(UnboundLaunches),
     /// Launches fail.
     CircuitBreaker(EngagedBreaker),
-    /// An operator froze them.
     Frozen(Freeze),
 }
 

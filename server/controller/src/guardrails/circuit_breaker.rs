@@ -30,7 +30,6 @@ pub struct CircuitBreaker {
     changed: bool,
 }
 
-/// Outcomes that are evaluated together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct OutcomeCount {
     failed: usize,

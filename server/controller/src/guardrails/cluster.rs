@@ -18,7 +18,6 @@ use cluster::Object;
 use model::disruption_policy::DisruptionPolicy;
 use model::{ClaimName, Millis, NodeName, PodKey, PoolName, Text, Timestamp};
 
-/// Guardrail state of one cluster.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterGuardrails {
     quarantine: Option<Quarantine>,
@@ -71,7 +70,6 @@ impl ClusterGuardrails {
         self.quarantine.as_mut()
     }
 
-    /// Puts the cluster into quarantine.
     pub fn begin_quarantine(&mut self, quarantine: Quarantine) {
         self.quarantine = Some(quarantine);
     }
@@ -137,7 +135,6 @@ impl ClusterGuardrails {
     }
 }
 
-/// Launches.
 impl ClusterGuardrails {
     /// Records a launch for a pod that is not bound.
     pub fn record_unbound_pod(
@@ -196,7 +193,6 @@ impl ClusterGuardrails {
     }
 }
 
-/// Removals.
 impl ClusterGuardrails {
     /// Why voluntary removals were held at the last check.
     pub fn removal_block(&self) -> Option<&Block> {
@@ -297,7 +293,6 @@ impl ClusterGuardrails {
     }
 }
 
-/// Shadow mode.
 impl ClusterGuardrails {
     /// Forgets the last shadow plan.
     pub fn forget_shadow_plan(&mut self) {

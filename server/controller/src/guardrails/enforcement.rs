@@ -104,7 +104,6 @@ impl ClusterController {
         self.provisioner.schedule_retry(again);
     }
 
-    /// Counts decided launches.
     pub(crate) fn count_launches<'n>(
         &self,
         input: &PlanningInput,
@@ -292,7 +291,6 @@ impl ClusterController {
         }
     }
 
-    /// Counts decided removals.
     pub(crate) fn count_removals(&self, removals: &[Removal], ctx: &mut Context<'_>) {
         for removal in removals {
             let price = self.price_of(&removal.claim);

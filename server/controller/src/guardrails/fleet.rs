@@ -10,7 +10,6 @@ use super::recent_launch::RecentLaunch;
 use super::settings::GuardrailSettings;
 use model::{ClaimName, ClusterName, MicroUsd, Millis, Timestamp};
 
-/// Guardrail state of the fleet.
 #[derive(Debug, Default)]
 pub(crate) struct Guardrails {
     launches: RateLimits,
@@ -73,7 +72,6 @@ impl Guardrails {
         }
     }
 
-    /// What this process counted.
     pub fn counter_snapshot(&self, settings: &GuardrailSettings) -> CounterSnapshot {
         let mut buckets: BTreeMap<i64, LocalCounters> = BTreeMap::new();
         for (at, failed) in self.circuit_breaker.local() {
@@ -98,9 +96,7 @@ impl Guardrails {
     }
 }
 
-/// Launches and removals.
 impl Guardrails {
-    /// Counts a decided launch.
     pub fn record_launch(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, at: Timestamp) {
         self.launches.record(cluster, claim, price, at);
     }
@@ -131,7 +127,6 @@ impl Guardrails {
         self.launches.admit(&settings.launches, RateLimitKind::Launches, population, prices, now)
     }
 
-    /// Counts a decided removal.
     pub fn record_removal(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, at: Timestamp) {
         self.removals.record(cluster, claim, price, at);
     }
@@ -216,7 +211,6 @@ impl Guardrails {
     }
 }
 
-/// Circuit breaker and freezes.
 impl Guardrails {
     /// Records that a machine has joined its cluster.
     pub fn record_launch_success(&mut self, cluster: &ClusterName, now: Timestamp) {
@@ -248,7 +242,6 @@ impl Guardrails {
         self.freezes.replace(freezes, now)
     }
 
-    /// The freezes in force.
     pub fn freezes(&self) -> &Freezes {
         &self.freezes
     }

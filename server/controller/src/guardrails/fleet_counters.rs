@@ -17,7 +17,6 @@ pub const BUCKET_LENGTH: Millis = Millis::from_secs(10);
 /// Number of machines and their total price per hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MachineTotals {
-    /// Number of machines.
     pub count: usize,
     /// Total price per hour.
     pub cost: MicroUsd,
@@ -34,11 +33,9 @@ impl MachineTotals {
 /// What one process counted in one bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LocalCounters {
-    /// Machines that joined their clusters.
     pub joined: usize,
     /// Launches that failed, and machines that did not join in time.
     pub failed: usize,
-    /// Machines whose launch was decided.
     pub launched: MachineTotals,
     /// Machines whose voluntary removal was decided.
     pub removed: MachineTotals,

@@ -5,7 +5,6 @@ use std::fmt;
 
 use model::{ClusterName, PoolName, Text, Timestamp};
 
-/// A freeze in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Freeze {
     /// Id under which the freeze is removed.
@@ -16,11 +15,9 @@ pub struct Freeze {
     pub pool: Option<PoolName>,
     /// Whether it stops voluntary disruption alone: launches and all other removals go on.
     pub only_disruption: bool,
-    /// Operator who set it.
     pub by: Text,
     /// Reason given by the operator.
     pub reason: Text,
-    /// Start of the freeze.
     pub since: Timestamp,
     /// End of the freeze; `None` without end.
     pub until: Option<Timestamp>,
@@ -57,7 +54,6 @@ impl fmt::Display for Freeze {
     }
 }
 
-/// All freezes in force.
 #[derive(Debug, Clone, Default)]
 pub struct Freezes {
     all: Vec<Freeze>,

@@ -11,7 +11,6 @@ use super::settings::LaunchBackoffRule;
 use crate::UnplacedPod;
 use model::{ClaimName, Millis, PodKey, Text, Timestamp};
 
-/// Launch attempts for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PodAttempts {
     /// UID of the pod: a new pod of the same name starts from zero.
@@ -27,7 +26,6 @@ struct PodAttempts {
 /// A machine launched for a pod that is not bound yet.
 #[derive(Debug, Clone, Copy)]
 pub struct UnboundLaunch<'c> {
-    /// Its NodeClaim.
     pub claim: &'c ClaimName,
     /// When it was launched.
     pub at: Timestamp,
@@ -38,7 +36,6 @@ pub struct UnboundLaunch<'c> {
 /// A pod was bound to none of the machines launched for it: the next launch waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnboundLaunches {
-    /// Machines launched for the pod.
     pub launches: u32,
     /// Delay of the next launch, in minutes, at least one.
     pub wait_minutes: i64,
@@ -59,7 +56,6 @@ impl fmt::Display for UnboundLaunches {
 /// The next launch for a pod waits, and until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaunchDelay {
-    /// Why it waits.
     pub launches: UnboundLaunches,
     /// When it is due.
     pub until: Timestamp,

@@ -1,6 +1,5 @@
 //! Mode of a cluster: whether decisions take effect.
 
-/// What happens to decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// They are carried out.

@@ -5,12 +5,10 @@ use cluster::{ClusterSnapshot, ClusterState};
 /// Number of objects in a cluster, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ObjectCounts {
-    /// Number of Nodes.
     pub nodes: usize,
     /// Number of launched NodeClaims; for a snapshot, of all: one may not show the instance of a launch yet. Those
     /// without an instance come and go with launches that fail.
     pub claims: usize,
-    /// Number of NodePools.
     pub pools: usize,
     /// Pods that have a Node, are neither terminal nor terminating, and belong to no DaemonSet and
     /// are not static. A list restricted to namespaces loses all of them and, where Nodes have many
@@ -51,7 +49,6 @@ impl ObjectCounts {
         self.combine(other, usize::max)
     }
 
-    /// The sum for each kind.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.combine(other, usize::saturating_add)

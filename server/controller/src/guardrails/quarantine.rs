@@ -60,9 +60,7 @@ pub struct SuspectedLoss {
     pub percent: usize,
     /// Whether machines, Nodes or NodeClaims are lost.
     pub machines: bool,
-    /// Whether pods are lost.
     pub pods: bool,
-    /// Whether NodePools are lost.
     pub pools: bool,
     /// Whether no second source suffices: the previous pods are not known individually, or a whole
     /// namespace is empty.
@@ -158,16 +156,13 @@ impl SuspectedLoss {
     }
 }
 
-/// A cluster in quarantine.
 #[derive(Debug)]
 pub struct Quarantine {
-    /// Start of the quarantine.
     since: Timestamp,
     /// Why it began, and what ends it.
     reason: QuarantineReason,
     /// When the next snapshot is requested.
     resync_at: Timestamp,
-    /// The loss that caused it.
     loss: SuspectedLoss,
     /// Number of snapshots requested so far.
     resyncs: u32,
@@ -201,7 +196,6 @@ impl Quarantine {
         }
     }
 
-    /// Start of the quarantine.
     #[must_use]
     pub fn since(&self) -> Timestamp {
         self.since

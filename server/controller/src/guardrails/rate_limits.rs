@@ -16,13 +16,10 @@ use model::{ClaimName, ClusterName, MicroUsd, Millis, Timestamp};
 /// The kind of event that is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateLimitKind {
-    /// Launches of machines.
     Launches,
-    /// Voluntary removals of machines.
     Removals,
 }
 
-/// What a limit covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LimitScope {
     Cluster(ClusterName),
@@ -30,10 +27,8 @@ pub enum LimitScope {
     Fleet,
 }
 
-/// A limit within the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// Number of machines.
     Machines(usize),
     /// Percentage of the machines at the start of the window.
     Percent {
@@ -125,9 +120,7 @@ impl ExceededLimit {
 /// The machines that percentages refer to.
 #[derive(Debug, Clone, Copy)]
 pub struct Population<'c> {
-    /// Cluster of the request.
     pub cluster: &'c ClusterName,
-    /// Machines of that cluster.
     pub machines: usize,
     /// Machines of all clusters of all replicas.
     pub fleet: usize,
@@ -160,7 +153,6 @@ struct Reservation {
     price: MicroUsd,
 }
 
-/// What is left under limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimitRoom {
     /// Number of machines, at most as many as were asked for.
@@ -171,13 +163,10 @@ pub struct RateLimitRoom {
     pub more_at: Option<Timestamp>,
 }
 
-/// Usage of a limit.
 #[derive(Debug, Clone, Copy, Default)]
 struct Usage {
     machines: usize,
-    /// Number of reservations.
     reserved: usize,
-    /// Of both.
     cost: i64,
     oldest: Option<Timestamp>,
 }

@@ -8,11 +8,9 @@ pub const RESTORE_WINDOW: Millis = Millis::from_hours(1);
 /// A recent launch attempt of any process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecentLaunch {
-    /// NodeClaim of the attempt.
     pub claim: ClaimName,
     /// Pods that the machine was launched for.
     pub pods: Vec<PodKey>,
-    /// Start of the attempt.
     pub begun: Timestamp,
     /// Whether an instance was launched; `None` while the outcome is unknown.
     pub launched: Option<bool>,

@@ -24,7 +24,6 @@ use super::Freeze;
 use super::rate_limits::LimitBlock;
 use model::{ClaimName, Millis, Timestamp};
 
-/// Evidence for removing a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
     /// The machine has a termination reason and no pods; only the state of its Node can block the
@@ -55,7 +54,6 @@ pub enum NodeState {
     Ready,
 }
 
-/// Known facts about one machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineFacts {
     pub node: NodeState,
@@ -80,7 +78,6 @@ pub struct RemovalConstraints {
     pub allowance: usize,
 }
 
-/// Why a removal is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockCause {
     /// More machines were deleted by hand than may be removed at once.
@@ -95,21 +92,18 @@ pub enum BlockCause {
     Unconfirmed,
 }
 
-/// Whether a removal may begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateDecision {
     /// The removal may begin.
     Proceed,
     /// The removal is held.
     Block {
-        /// Why.
         refusal: RemovalRefusal,
         /// When to evaluate again, if no event comes first.
         until: Option<Timestamp>,
     },
 }
 
-/// Evaluates one removal.
 #[must_use]
 pub fn evaluate_removal(evidence: Evidence, facts: MachineFacts, constraints: &RemovalConstraints) -> GateDecision {
     match evidence {
@@ -178,7 +172,6 @@ fn block_until(refusal: RemovalRefusal, until: Timestamp) -> GateDecision {
 pub struct HeldRemoval {
     /// Time of the first evaluation that held it.
     pub since: Timestamp,
-    /// Why it is held.
     pub refusal: RemovalRefusal,
 }
 
@@ -206,7 +199,6 @@ impl HeldRemovals {
         }
     }
 
-    /// Releases a block.
     pub fn release(&mut self, cause: BlockCause, claim: &ClaimName) {
         let known = !self.held.is_empty() && self.held.remove(&(cause, claim.clone())).is_some();
         self.version += u64::from(known);

@@ -13,7 +13,6 @@ pub(crate) struct ShadowContent {
 }
 
 impl ShadowContent {
-    /// The content of a decision.
     pub fn of(decision: &Decision) -> Self {
         Self {
             would: decision.would.clone(),

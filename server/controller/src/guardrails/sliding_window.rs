@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use model::{MicroUsd, Millis, Timestamp};
 
-/// One event.
 #[derive(Debug, Clone)]
 struct Entry<K> {
     at: Timestamp,
@@ -50,13 +49,11 @@ impl<K: PartialEq> SlidingWindow<K> {
         }
     }
 
-    /// Number of events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether no event is recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -68,7 +65,6 @@ impl<K: PartialEq> SlidingWindow<K> {
         MicroUsd(self.cost)
     }
 
-    /// Time of the oldest event.
     #[must_use]
     pub fn oldest(&self) -> Option<Timestamp> {
         self.entries.front().map(|entry| entry.at)

@@ -24,7 +24,6 @@ pub struct UnannouncedDeletions {
 }
 
 impl UnannouncedDeletions {
-    /// Records a deleted object.
     pub fn record(&mut self, object: Object, now: Timestamp) {
         self.counts = self.counts.plus(one(&object));
         self.entries.push_back((now, object));
@@ -38,7 +37,6 @@ impl UnannouncedDeletions {
         }
     }
 
-    /// Counts of the deleted objects.
     #[must_use]
     pub fn counts(&self) -> ObjectCounts {
         self.counts

@@ -9,7 +9,6 @@ use model::{ClaimName, ClusterName, MicroUsd, Text, Timestamp};
 /// What the guardrails block in a cluster, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GuardrailsView {
-    /// Whether decisions take effect.
     pub mode: Mode,
     /// Whether voluntary removals take effect, as far as `mode` does not say otherwise.
     pub disruption_mode: Mode,
@@ -35,9 +34,7 @@ pub struct GuardrailsView {
     pub held_removals_setting: &'static str,
     /// Price per hour of the machines whose removal was held.
     pub held_removals_price: MicroUsd,
-    /// Pods in launch backoff.
     pub pods_waiting: usize,
-    /// Machines launched within the window.
     pub launched: usize,
     /// Machines removed voluntarily within the window.
     pub removed: usize,
@@ -58,11 +55,8 @@ pub struct GuardrailsView {
 /// A removal that the removal gate blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingRemoval {
-    /// NodeClaim of the machine.
     pub claim: ClaimName,
-    /// Start of the block.
     pub since: Timestamp,
-    /// Sentence for operators.
     pub reason: Text,
     /// What ends the block; a phrase that continues the reason.
     pub release: Text,

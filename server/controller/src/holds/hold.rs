@@ -5,7 +5,6 @@ use std::sync::Arc;
 use cluster::{Booking, HoldId, Target};
 use model::{Labels, MicroUsd, PodShape, Text, Timestamp};
 
-/// What a hold promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldKind {
     /// Nodes of its own, with a taint that only its pods tolerate.
@@ -14,29 +13,22 @@ pub enum HoldKind {
     Shared,
 }
 
-/// Equal pods of a hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldPods {
     /// Name of the pod set, unique in the hold.
     pub name: Text,
-    /// Namespace of the pods.
     pub namespace: Text,
     /// What scheduling evaluates of them, as the client wrote it.
     pub shape: Arc<PodShape>,
-    /// Labels of the pods.
     pub labels: Arc<Labels>,
-    /// Number of pods.
     pub count: u32,
 }
 
-/// Booked pods on one node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HoldPlace {
-    /// The node.
     pub target: Target,
     /// Position of the pod set in the hold.
     pub pod_set: u32,
-    /// Number of pods.
     pub pods: u32,
     /// Price per hour of the node, if it was launched for the hold. Of several places on a node, one has it.
     pub price: MicroUsd,
@@ -47,7 +39,6 @@ pub struct HoldPlace {
 pub struct HoldCounts {
     /// Holds whose room is not all there.
     pub waiting: usize,
-    /// Holds whose room is there.
     pub ready: usize,
     /// Price per hour of the nodes that were launched for holds.
     pub price: MicroUsd,
@@ -57,7 +48,6 @@ pub struct HoldCounts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapacityHold {
     pub id: HoldId,
-    /// What it promises.
     pub kind: HoldKind,
     /// Its pods; an error says why they are unreadable.
     pub pods: Result<Vec<HeldPods>, Text>,
@@ -116,7 +106,6 @@ impl CapacityHold {
         left
     }
 
-    /// Number of its pods.
     pub(crate) fn pod_count(&self) -> u32 {
         self.pod_sets().iter().map(|set| set.count).sum()
     }

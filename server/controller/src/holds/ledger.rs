@@ -11,14 +11,12 @@ use model::{Millis, PoolName, Text, Timestamp};
 /// Time between two checks of the places of holds while the cluster changes.
 const CHECK_INTERVAL: Millis = Millis::from_secs(1);
 
-/// The holds of one cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     /// Order of the list that the holds were read from; `None` before the first one.
     read: Option<u64>,
     /// Those of the last list. One that was ended here stays until a list lacks it.
     known: BTreeMap<HoldId, KnownHold>,
-    /// The plan in progress.
     plan: Option<HoldPlan>,
     /// Whether the last plan of the cluster was that of a hold: pods that wait are planned next.
     planned_last: bool,
@@ -44,7 +42,6 @@ pub(crate) struct HoldPlan {
     pub hold: HoldId,
     /// Position of the pod set of each pod of the input.
     pub pod_sets: Vec<u32>,
-    /// Revision of each NodePool.
     pub revisions: BTreeMap<PoolName, Text>,
 }
 
@@ -108,7 +105,6 @@ impl Holds {
         self.known.values().filter(|one| one.is_live())
     }
 
-    /// The live holds in numbers.
     pub fn counts(&self) -> HoldCounts {
         let mut counts = HoldCounts::default();
         for one in self.live() {
@@ -170,7 +166,6 @@ impl Holds {
         (self.plan, self.planned_last) = (Some(plan), true);
     }
 
-    /// Records that pods are planned.
     pub fn begin_plan_of_pods(&mut self) {
         self.planned_last = false;
     }

@@ -20,7 +20,6 @@ const RETRY: Millis = Millis::from_secs(1);
 
 /// Why a plan of a hold is not carried out.
 enum Refusal {
-    /// It may be later.
     Later(String, Millis),
     Never(String),
 }

@@ -18,7 +18,6 @@ pub(super) struct ClusterBlocks<'r> {
     waiting_move: Option<&'r PodRecord>,
 }
 
-/// The blocks of one node.
 pub(super) struct LiveBlocks<'r, 'c> {
     pub(super) controller: &'r ClusterController,
     pub(super) node: &'r NodeRecord,

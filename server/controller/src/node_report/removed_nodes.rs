@@ -8,11 +8,9 @@ use model::{ClaimName, NodeName, Text, Timestamp};
 /// Number of nodes that are kept.
 const KEPT: usize = 500;
 
-/// A node that went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedNode {
     pub node: NodeName,
-    /// Its NodeClaim.
     pub claim: ClaimName,
     /// When the cluster did not show it any more, or this server deleted it.
     pub at: Timestamp,

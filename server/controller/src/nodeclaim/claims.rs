@@ -20,7 +20,6 @@ pub(crate) struct NodeClaims {
     /// with it, so that events that change none need no pass over all.
     version: u64,
     wakeup: Option<Wakeup>,
-    /// Version and stage fingerprint.
     stages: Option<(u64, u64)>,
     /// Version and fingerprint of the provider ids.
     instances: Option<(u64, u64)>,

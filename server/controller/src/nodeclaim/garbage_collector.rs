@@ -11,11 +11,9 @@ use model::{ClaimName, Millis, ProviderId, Timestamp};
 pub(crate) struct ListingSuspicion {
     /// When they became suspicious.
     pub since: Timestamp,
-    /// What they lack.
     pub loss: ListingLoss,
 }
 
-/// Anomalies found in earlier listings.
 #[derive(Debug, Default)]
 pub(crate) struct GarbageCollector {
     /// Listings requested before this time predate the recovery and are ignored.
@@ -28,7 +26,6 @@ pub(crate) struct GarbageCollector {
     unclaimed: BTreeMap<ClaimName, Timestamp>,
     /// Machines that the listing lacks, and since when, by NodeClaim.
     missing: BTreeMap<ClaimName, Timestamp>,
-    /// Foreign instances already reported.
     reported: BTreeSet<ProviderId>,
     /// Number of machines in another region, as last reported.
     elsewhere: usize,
@@ -100,7 +97,6 @@ impl GarbageCollector {
         self.suspicion.replace(doubt.clone()) != Some(doubt)
     }
 
-    /// Trusts listings again.
     pub fn clear_suspicion(&mut self) {
         (self.suspicion, self.confirmed) = (None, false);
     }

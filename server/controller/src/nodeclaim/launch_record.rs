@@ -8,30 +8,23 @@ use model::{ClaimName, ProviderId, Text, Timestamp};
 /// A recorded launch that is not finished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenLaunch {
-    /// Name of the NodeClaim.
     pub claim: ClaimName,
     /// The latest attempt, from 1.
     pub attempt: u32,
-    /// Recorded state.
     pub state: LaunchState,
     /// The decided launch. `None` for a launch that succeeded, which is never repeated, and for an
     /// unreadable record.
     pub planned: Option<Box<DecidedLaunch>>,
 }
 
-/// Recorded state of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LaunchState {
     /// The cloud may have been called; the outcome is unknown.
     Open,
-    /// An instance was launched.
     Launched {
-        /// Provider id of the instance.
         provider_id: ProviderId,
     },
-    /// The launch failed definitively.
     Failed {
-        /// Error of the cloud.
         why: Text,
     },
 }
@@ -66,7 +59,6 @@ impl PendingRecovery {
         self.pending
     }
 
-    /// Launches to recover.
     pub fn launches(&self) -> &[OpenLaunch] {
         &self.launches
     }

@@ -278,7 +278,6 @@ impl ClusterController {
         }
     }
 
-    /// Handles a launched instance.
     pub(crate) fn handle_launched(&mut self, launched: Launched, ctx: &mut Context<'_>) {
         let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable, image, .. } =
             launched;
@@ -303,7 +302,6 @@ impl ClusterController {
         }
     }
 
-    /// Handles a definitive launch failure.
     pub(crate) fn handle_launch_failure(
         &mut self,
         claim: &ClaimName,

@@ -9,7 +9,6 @@ use model::{ClaimName, InstanceDetails, ProviderId, Text, Timestamp};
 pub struct Listing {
     /// When the listing was requested.
     pub requested_at: Timestamp,
-    /// Whether all pages were read.
     pub complete: bool,
     /// Instances tagged with the cluster's name that have not ended.
     pub instances: Vec<ListedInstance>,
@@ -23,7 +22,6 @@ pub struct ListedInstance {
     pub cluster_uid: Text,
     /// Tag: NodeClaim that it was launched for.
     pub claim: ClaimName,
-    /// It is shutting down.
     pub terminating: bool,
     /// What it runs with; empty when the cloud does not say it.
     pub details: Arc<InstanceDetails>,

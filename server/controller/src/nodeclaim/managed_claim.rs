@@ -28,13 +28,11 @@ pub(crate) struct ManagedClaim {
     /// Provider id of the instance; empty until launched.
     provider_id: ProviderId,
     instance: Option<LaunchedInstance>,
-    /// The unanswered instruction.
     in_flight: Option<InstructionId>,
     /// Earliest time of the next instruction, after a failed one.
     not_before: Timestamp,
     /// Its former Node, which is not observed any more.
     lost_node: Option<LostNode>,
-    /// An operator confirmed its removal.
     removal_confirmed: bool,
     /// The cloud refused to terminate the instance.
     termination_refused: bool,
@@ -59,9 +57,7 @@ pub(crate) struct LostNode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchedInstance {
     pub instance_type: InstanceTypeName,
-    /// Name of the zone.
     pub zone: Zone,
-    /// Capacity type of the instance.
     pub capacity_type: CapacityType,
     /// Price per hour; zero when the catalogue lacks it.
     pub price: MicroUsd,
@@ -72,7 +68,6 @@ pub struct LaunchedInstance {
 pub(super) enum CloudRetry {
     /// Describe the instance of this launch attempt.
     Describe { attempt: u32 },
-    /// Terminate the instance.
     Terminate,
 }
 
@@ -192,9 +187,7 @@ impl ManagedClaim {
     }
 }
 
-/// Instructions and waits.
 impl ManagedClaim {
-    /// Whether an instruction is unanswered.
     pub fn has_instruction_in_flight(&self) -> bool {
         self.in_flight.is_some()
     }
@@ -219,7 +212,6 @@ impl ManagedClaim {
         self.not_before > now
     }
 
-    /// Postpones the next instruction.
     pub fn postpone(&mut self, until: Timestamp) {
         self.not_before = until;
     }
@@ -273,7 +265,6 @@ impl ManagedClaim {
     }
 }
 
-/// Facts that change no stage.
 impl ManagedClaim {
     /// Records the decision by which a previous process launched it.
     pub fn record_launch_decision(&mut self, decision: DecisionId) {

@@ -8,26 +8,21 @@ use model::Timestamp;
 pub enum StageKind {
     /// The decision is not durable yet.
     Planned,
-    /// The NodeClaim is being created.
     Creating,
-    /// The instance is being launched.
     Launching,
     /// The instance is launched; its Node is missing or not registered.
     Launched,
     /// The Node is registered and not initialized.
     Registered,
-    /// The Node is initialized.
     Initialized,
     /// Pods are being evicted.
     Draining,
-    /// The instance is being terminated.
     Terminating,
     /// The instance is gone; Node and NodeClaim are being deleted.
     Deleting,
 }
 
 impl StageKind {
-    /// The stage in views.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -43,7 +38,6 @@ impl StageKind {
         }
     }
 
-    /// Whether termination has begun.
     #[must_use]
     pub fn is_terminating(self) -> bool {
         matches!(self, Self::Draining | Self::Terminating | Self::Deleting)
@@ -84,7 +78,6 @@ pub(super) enum Stage {
         reason: TerminationReason,
         /// When pods are deleted regardless of budgets; `None` has no deadline.
         deadline: Option<Timestamp>,
-        /// The cloud reclaims the instance.
         interrupted: bool,
         /// The earlier stage, entered again if the API server lists pods on the Node; set for
         /// removals of empty nodes.
@@ -116,7 +109,6 @@ pub(super) struct NodeProgress {
 pub(crate) struct DrainTerms {
     /// When pods are deleted regardless of budgets; `None` has no deadline.
     pub deadline: Option<Timestamp>,
-    /// The cloud reclaims the instance.
     pub interrupted: bool,
     /// The drain does not begin if the API server lists pods on the Node.
     pub only_if_empty: bool,

@@ -9,7 +9,6 @@ use model::{RefusedOption, Text};
 /// Why a machine is terminated; its [`Display`](fmt::Display) is a sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TerminationReason {
-    /// A decision removes it.
     Decided {
         /// The reason, a sentence.
         why: Text,
@@ -24,11 +23,8 @@ pub(crate) enum TerminationReason {
         /// Refusals that an operator can mend, each with its remedy; empty without any.
         remedies: Text,
     },
-    /// The cloud rejected the launch.
     LaunchRejected {
-        /// Error code of the cloud.
         code: Text,
-        /// Error message of the cloud.
         message: Text,
     },
     /// A previous process recorded that the launch failed.
@@ -37,12 +33,10 @@ pub(crate) enum TerminationReason {
     NotLaunched,
     /// No instance was launched in time.
     LaunchTimeout {
-        /// The timeout.
         minutes: i64,
     },
     /// No Node was registered in time.
     RegistrationTimeout {
-        /// The timeout.
         minutes: i64,
     },
     /// A previous process began to remove it.

@@ -12,7 +12,6 @@ use model::{ClaimName, Millis, PodKey, Timestamp};
 #[derive(Debug, Default)]
 pub(crate) struct Nominator {
     registration_gate: RegistrationGate,
-    /// Nominations apart from registration.
     retries: NominationRetries,
 }
 

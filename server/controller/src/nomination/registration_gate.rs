@@ -78,7 +78,6 @@ struct RegistrationProgress {
 /// Which pods assigned to a Node can be nominated, in the order in which Nodes are registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NominableShare {
-    /// All of them.
     All,
     Some,
     None,

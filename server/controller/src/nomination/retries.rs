@@ -38,7 +38,6 @@ pub(super) struct NominationRetries {
     retries: BTreeMap<PodKey, Retry>,
 }
 
-/// Nominations of one pod.
 #[derive(Debug)]
 struct Retry {
     target: Target,

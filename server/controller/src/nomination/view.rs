@@ -8,7 +8,6 @@ use model::pod::SpreadConstraint;
 use model::taints::first_untolerated;
 use model::{ClaimName, Taint, Timestamp};
 
-/// What the nominator reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NominationView<'v> {
     pub state: &'v ClusterState,

@@ -11,7 +11,6 @@ use model::{PodKey, Timestamp};
 /// Order in which pods are planned: priority, age, name.
 type Rank = (Reverse<i32>, Option<Timestamp>, PodKey);
 
-/// Position in the current round.
 #[derive(Debug, Clone, Default)]
 pub struct DemandCursor {
     /// The last pod that a plan of this round took, while others remain.

@@ -14,7 +14,6 @@ use model::resources::NODES;
 use model::running::RunningCluster;
 use model::{BudgetLimit, ClaimName, ClusterName, Millis, PoolName, Resources, Text, Timestamp};
 
-/// A plan to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanJob {
     /// Of the pods of an input.
@@ -24,7 +23,6 @@ pub enum PlanJob {
 }
 
 impl PlanJob {
-    /// The cluster to plan for.
     #[must_use]
     pub fn cluster(&self) -> &ClusterName {
         match self {
@@ -51,7 +49,6 @@ impl PlanJob {
         }
     }
 
-    /// The request with its input.
     #[must_use]
     pub fn into_request(self) -> PlanRequest {
         match self {
@@ -94,10 +91,8 @@ pub(crate) struct DisruptionFacts {
     pub policy: Policy,
     /// How long consolidation leaves a pod that it has moved where it is.
     pub move_interval: Millis,
-    /// NodeClaims whose removal is decided.
     pub leaving: BTreeSet<ClaimName>,
     pub pools: BTreeMap<PoolName, PlannedPool>,
-    /// The budget of the cluster.
     pub max_unavailable_nodes: Option<BudgetLimit>,
 }
 
@@ -124,19 +119,16 @@ impl PartialEq for DisruptionJob {
 impl Eq for DisruptionJob {}
 
 impl DisruptionJob {
-    /// Number of the plan request.
     #[must_use]
     pub fn number(&self) -> PlanNumber {
         self.number
     }
 
-    /// The cluster to plan for.
     #[must_use]
     pub fn cluster(&self) -> &ClusterName {
         &self.cluster
     }
 
-    /// Number of pods and nodes.
     #[must_use]
     pub fn objects(&self) -> usize {
         self.facts.nodes() + self.facts.state.pod_count()
@@ -170,7 +162,6 @@ impl DisruptionJob {
 }
 
 impl DisruptionFacts {
-    /// Number of nodes.
     pub fn nodes(&self) -> usize {
         let (nodes, ..) = self.state.counts();
         nodes

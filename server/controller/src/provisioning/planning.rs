@@ -22,9 +22,7 @@ pub struct PlanNumber(pub u64);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanRequest {
-    /// Correlates the answer.
     pub number: PlanNumber,
-    /// The cluster to plan for.
     pub cluster: ClusterName,
     /// The complete input, including the limits on the planner's work.
     pub input: PlanningInput,
@@ -37,7 +35,6 @@ pub struct PlanRequest {
 pub struct DisruptionRequest {
     /// The nodes of the input, and what runs on them.
     pub running: RunningCluster,
-    /// What consolidation requires.
     pub settings: DisruptionPlanSettings,
 }
 
@@ -48,7 +45,6 @@ impl PlanRequest {
         self.input.policy.search_steps > 0
     }
 
-    /// Steps that it may search.
     #[must_use]
     pub fn granted_steps(&self) -> u64 {
         let searches = if self.disruption.is_some() { SEARCHES } else { 1 };
@@ -71,7 +67,6 @@ impl PlanRequest {
     }
 }
 
-/// Why there is no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// Every plan that the planner found breaks these rules.
@@ -80,7 +75,6 @@ pub enum PlanError {
     /// The plan was due before its search began.
     #[error("the search was dropped: its plan was due before it began")]
     NotReached,
-    /// The planner panicked.
     #[error("the planner panicked: this is a bug in fleetwright; report it with the server's log")]
     Panicked,
 }
@@ -96,7 +90,6 @@ pub type PlanOutcome = Result<(Plan, PlanReport), PlanError>;
 /// A plan of disruption, or why there is none.
 pub type DisruptionOutcome = Result<DisruptionPlan, PlanError>;
 
-/// What a planner computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Planned {
     Pods(Box<(Plan, PlanReport)>),
@@ -116,7 +109,6 @@ pub struct PlanAnswer {
 
 pub type PodPlanner = Box<dyn FnMut(&PlanningInput) -> PlanOutcome + Send>;
 
-/// Plans disruption.
 pub type DisruptionPlanner = Box<dyn FnMut(&PlanningInput, &DisruptionRequest) -> DisruptionOutcome + Send>;
 
 /// Computes plans, one after another. It may cache what it compiled for the next input, which
@@ -165,7 +157,6 @@ impl PlanWorker {
         }
     }
 
-    /// Executes a request.
     #[must_use]
     pub fn answer(&mut self, request: PlanRequest) -> PlanAnswer {
         let outcome = self.plan(&request);

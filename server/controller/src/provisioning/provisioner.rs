@@ -27,7 +27,6 @@ pub(crate) struct Provisioner {
     window: BatchWindow,
     /// Position in the demand: which pods the next plan takes.
     demand_cursor: DemandCursor,
-    /// The plan in progress.
     pending_plan: Option<(PlanNumber, PendingPlan)>,
     /// The search for a cheaper plan in the window.
     search: WindowSearch,
@@ -86,7 +85,6 @@ impl PlanDraft {
     }
 }
 
-/// Why pods are planned.
 impl Provisioner {
     /// The pod has changed: it is planned if it needs a node.
     pub fn add_pending_pod(&mut self, key: &PodKey, state: &ClusterState, now: Timestamp) {

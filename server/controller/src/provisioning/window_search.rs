@@ -27,7 +27,6 @@ const QUIET_PART: i64 = 4;
 pub(super) struct WindowSearch {
     /// The last extension of the window that a search was requested or skipped for.
     attempted_for: Option<Timestamp>,
-    /// The search in progress.
     requested: Option<PlanNumber>,
     found: Option<PlanAnswer>,
 }

@@ -57,7 +57,6 @@ impl Consistency {
         self.checks.retain(|claim, _| stays(claim));
     }
 
-    /// Whether the NodeClaim was checked.
     pub fn contains(&self, claim: &ClaimName) -> bool {
         self.checks.contains_key(claim)
     }

@@ -18,7 +18,6 @@ const USUAL_INTERVAL: Millis = Millis::from_mins(2);
 const BURST: i64 = 10;
 /// Events of one reason that may be recorded at once, and Events that leave the other half to those that happen once.
 const HALF_BURST: i64 = BURST / 2;
-/// Sustained interval between two Events.
 const EVENT_INTERVAL: Millis = Millis::new(200);
 /// Sustained interval between two Events of one reason.
 const REASON_INTERVAL: Millis = Millis::new(400);

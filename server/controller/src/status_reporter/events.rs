@@ -98,7 +98,6 @@ impl ClusterController {
         blocked.chain(held).collect()
     }
 
-    /// Events for held removals.
     fn waiting_events(&self) -> Vec<EventOrder> {
         let waiting = self.guardrails.waiting_removals().take(MAX_WAITING_EVENTS);
         let events = waiting.map(|(cause, claim, held)| {

@@ -27,7 +27,6 @@ impl ClusterController {
         events
     }
 
-    /// One Event of each reason.
     fn kept_events(
         &self,
         claim: &ClaimName,

@@ -5,7 +5,6 @@ use crate::status::EventOrder;
 /// Events that are kept at most. The recorder admits ten at once.
 const MAX_NOTED: usize = 50;
 
-/// Events for the next pass.
 #[derive(Debug, Default)]
 pub(super) struct NotedEvents(Vec<EventOrder>);
 

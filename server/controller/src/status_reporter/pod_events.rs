@@ -14,7 +14,6 @@ use model::{ClaimName, Millis, Timestamp};
 
 /// Minimum interval between two writes for one NodeClaim (Karpenter: the same).
 const MIN_INTERVAL: Millis = Millis::from_secs(10);
-/// Maximum interval.
 const MAX_INTERVAL: Millis = Millis::from_mins(1);
 
 impl ClusterController {

@@ -3,7 +3,6 @@
 use cluster::{ClusterState, NodeRecord};
 use model::{Millis, NodeName, Timestamp};
 
-/// Minimum time between two looks.
 const INTERVAL: Millis = Millis::from_mins(1);
 /// Nodes of one look. Each is judged like a report of a node; a cluster of 10,000 nodes costs no more than one of 20.
 const MAX_NODES: usize = 20;

@@ -45,7 +45,6 @@ struct Entry {
 
 #[derive(Debug)]
 struct Probe {
-    /// End of its lease.
     until: Timestamp,
     granted_at: Timestamp,
     /// The launch that tries the offering.
@@ -90,7 +89,6 @@ impl Entry {
     }
 }
 
-/// What is refused.
 impl Entries {
     /// Nothing is refused.
     pub fn new(has_one_probe: bool) -> Self {
@@ -254,7 +252,6 @@ impl Entry {
     }
 }
 
-/// Probes.
 impl Entries {
     /// Offerings that `is_wanted` and whose probe is due, from now on requested; and those whose lease has to be extended,
     /// because a launch of `cluster` that has taken them is under way.

@@ -14,7 +14,6 @@ pub struct Offering {
     pub capacity_type: CapacityType,
 }
 
-/// What a refusal is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OfferingKey {
     /// Name of the instance type, such as `m5.large`.
@@ -55,7 +54,6 @@ impl OfferingKey {
 /// A refused offering, as replicas tell each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnavailableOffering {
-    /// What was refused.
     pub key: OfferingKey,
     /// Refusals in a row; 0 once a launch has succeeded.
     pub failures: u32,
@@ -63,7 +61,6 @@ pub struct UnavailableOffering {
     pub refused_at: Timestamp,
     /// When the exclusion ends and a probe is due.
     pub until: Timestamp,
-    /// Error code of the cloud.
     pub reason: Text,
     /// Number of the change in the store; 0 before the store has it.
     pub version: u64,
@@ -72,7 +69,6 @@ pub struct UnavailableOffering {
 /// A change that the other replicas do not have yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OfferingUpdate {
-    /// The cloud refused the offering.
     Refused(UnavailableOffering),
     /// A launch in it succeeded.
     Cleared(OfferingKey),

@@ -17,7 +17,6 @@ use store::log::{Blob, DecisionRow, Entry, LogChunk, LogSegment, StoredDecision}
 use store::memory::MemoryStore;
 use store::{Archive, Store, StoreError};
 
-/// A decision with its input.
 pub(super) struct LoggedDecision {
     pub(super) number: u64,
     pub(super) basis: Arc<DecisionInput>,

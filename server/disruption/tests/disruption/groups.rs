@@ -6,7 +6,6 @@ use model::MicroUsd;
 use crate::objects::PodText;
 use crate::{node, plan_with, pool, render};
 
-/// The lines about commands.
 fn commands(settings: &Settings, text: &str) -> String {
     let rendered = render(&plan_with(settings, text));
     rendered.lines().filter(|line| !line.contains(" stays ")).map(|line| format!("{line}\n")).collect()

@@ -1,6 +1,5 @@
 //! Objects of test clusters as YAML.
 
-/// A NodePool.
 pub struct PoolText {
     name: String,
     /// `spec.disruption` in flow YAML, without the braces.
@@ -141,7 +140,6 @@ impl NodeText {
         self
     }
 
-    /// An annotation of the Node.
     pub fn annotation(mut self, annotation: &str) -> Self {
         self.annotations += &format!("{annotation}, ");
         self

@@ -25,7 +25,6 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Number of clusters.
 fn clusters_of_each_property() -> u64 {
     number("DISRUPTION_CLUSTERS").unwrap_or(CLUSTERS)
 }

@@ -48,7 +48,6 @@ pub(crate) enum Blocked {
     Port(HostPort, String),
     /// These instance types fit, but none has an open offering.
     Offering {
-        /// Instance types with enough resources.
         types: Vec<u32>,
         /// The merged requirements of pool and pod.
         merged: Requirements,
@@ -57,11 +56,8 @@ pub(crate) enum Blocked {
     SpotShare,
     /// Too few distinct values of a label (`minValues`).
     MinValues {
-        /// The label key.
         key: Text,
-        /// Required number of values.
         wanted: u32,
-        /// Available number of values.
         found: u32,
     },
     /// The node limit of the pool is reached.

@@ -22,14 +22,11 @@ use super::blocked::{Blocked, Launch};
 
 /// The trial of one pod against one pool.
 pub(super) struct Trial<'t, 'i> {
-    /// Snapshot of the finished plan.
     pub(super) snapshot: &'t PlanSnapshot<'i>,
     pub(super) pod_reqs: &'t PodRequirements<'t>,
-    /// Topology rules of the pod.
     pub(super) topology: &'t Topology,
     /// Index of the pool.
     pub(super) index: u32,
-    /// The pool itself.
     pub(super) pool: &'t NodePool,
 }
 

@@ -31,15 +31,12 @@ pub struct MachineConstraint {
 /// One filter step from the catalogue to the launch options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterStep {
-    /// Name of the check.
     pub step: &'static str,
     /// Number of instance types that failed.
     pub dropped: usize,
-    /// Number of instance types left.
     pub left: usize,
 }
 
-/// Report about one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeReport {
     pub node: NodeName,
@@ -56,7 +53,6 @@ pub struct NodeReport {
     pub catalogue: usize,
     /// Filter steps, in order.
     pub filter_steps: Vec<FilterStep>,
-    /// Reason for the zone.
     pub zone: String,
     /// The next launch option that fits the same pods.
     pub runner_up: Option<MachineOption>,

@@ -20,7 +20,6 @@ use model::{
     SelectorTerm, SpreadConstraint, Taint, Text, VolumeAlternatives, Zone,
 };
 
-/// One gibibyte.
 pub const GI: i64 = 1 << 30;
 /// Index of the type `arm`.
 pub const ARM: u32 = 0;

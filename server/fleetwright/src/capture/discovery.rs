@@ -12,15 +12,12 @@ use serde::Deserialize;
 pub(super) struct Listable {
     /// `apiVersion` of its objects.
     pub(super) api_version: String,
-    /// Kind of its objects.
     pub(super) kind: &'static str,
     /// Resource and group, as `kubectl` writes them: `nodepools.karpenter.sh`.
     pub(super) plural: String,
-    /// Path of all objects.
     pub(super) path: String,
 }
 
-/// The kinds of a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
     /// Those to list, in the order in which they are read.

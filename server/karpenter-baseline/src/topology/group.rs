@@ -14,7 +14,6 @@ pub(crate) struct Group {
     pub(crate) selected: Vec<bool>,
     /// Number of pods in each known domain.
     counts: BTreeMap<Text, i32>,
-    /// Number of domains with pods.
     populated: usize,
 }
 
@@ -28,7 +27,6 @@ impl Group {
         self.counts.entry(domain.clone()).or_insert(0);
     }
 
-    /// Counts one more pod.
     pub(crate) fn record(&mut self, domain: &Text) {
         let count = self.counts.entry(domain.clone()).or_insert(0);
         *count += 1;

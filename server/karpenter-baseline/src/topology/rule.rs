@@ -17,10 +17,8 @@ pub(crate) struct Rule {
     filter: Option<NodeFilter>,
 }
 
-/// The kind of a constraint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RuleKind {
-    /// Topology spread.
     Spread {
         /// `maxSkew`.
         max_skew: i32,
@@ -29,9 +27,7 @@ pub(crate) enum RuleKind {
         /// `nodeTaintsPolicy: Honor`.
         honors_taints: bool,
     },
-    /// Pod affinity.
     Affinity,
-    /// Pod anti-affinity.
     AntiAffinity,
 }
 

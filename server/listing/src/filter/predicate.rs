@@ -6,7 +6,6 @@ use super::pattern::{Pattern, contains_ignoring_case};
 use crate::schema::MapGetter;
 use crate::syntax::Comparator;
 
-/// A condition on one row.
 pub(super) enum Predicate<R> {
     All(Vec<Predicate<R>>),
     Any(Vec<Predicate<R>>),

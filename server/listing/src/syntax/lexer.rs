@@ -16,7 +16,6 @@ pub(super) enum Token {
     Unquoted(Literal),
     /// A field whose last segment is in quotes.
     QuotedKey(String),
-    /// Characters in quotes.
     Quoted(Literal),
 }
 

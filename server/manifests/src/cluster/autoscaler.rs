@@ -6,7 +6,6 @@ use super::workload::MAX_REPLICAS;
 use crate::Cursor;
 use crate::inventory::Object;
 
-/// A HorizontalPodAutoscaler of the input.
 #[derive(Debug)]
 pub struct PodAutoscaler {
     /// Its namespace, which is also that of its target.

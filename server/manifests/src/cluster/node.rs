@@ -14,7 +14,6 @@ use crate::pod::tolerations;
 /// What is read of the reason of a drain; those of this program are a sentence or two.
 const MAX_DRAIN_REASON_CHARS: usize = 500;
 
-/// A Node of the input.
 #[derive(Debug)]
 pub struct NodeObject {
     /// Name, labels (with canonical keys and the host name) and times.
@@ -29,7 +28,6 @@ pub struct NodeObject {
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// `karpenter.sh/do-not-repair` is `"true"`.
     pub do_not_repair: bool,
-    /// The drain in its annotation.
     pub drain: Option<RecordedDrain>,
     /// `status.conditions`.
     pub conditions: Conditions,

@@ -10,7 +10,6 @@ use crate::Cursor;
 use crate::inventory::Object;
 use crate::pod::PodSpec;
 
-/// A Pod of the input.
 #[derive(Debug)]
 pub struct PodObject {
     /// Name, labels, owner and times.

@@ -61,7 +61,6 @@ impl BudgetThreshold {
     }
 }
 
-/// A PodDisruptionBudget of the input.
 #[derive(Debug)]
 pub struct DisruptionBudget {
     /// `metadata.namespace`.
@@ -154,7 +153,6 @@ fn parse_amount(text: &str) -> Option<Amount> {
     (!percent || number <= 100).then_some(Amount { number, percent })
 }
 
-/// A PriorityClass of the input.
 #[derive(Debug)]
 pub struct PriorityClass {
     /// `metadata.name`.

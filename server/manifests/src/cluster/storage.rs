@@ -64,7 +64,6 @@ pub struct Claim {
     pub namespace: Text,
     /// `metadata.name`.
     pub name: Text,
-    /// Storage class and volume.
     pub spec: ClaimSpec,
     /// Whether binding is complete: `pv.kubernetes.io/bind-completed`, or `status.phase` is Bound, which is written after it.
     pub bound: bool,
@@ -171,7 +170,6 @@ pub fn zones(labels: &Labels) -> Requirements {
     topology.map(|(key, value)| Requirement::new(key, Operator::In, value.split("__").map(Text::from))).collect()
 }
 
-/// A StorageClass of the input.
 #[derive(Debug)]
 pub struct StorageClass {
     /// `metadata.name`.

@@ -15,12 +15,9 @@ pub const HASH: &str = "pod-template-hash";
 /// Maximum number of replicas of one workload.
 pub(super) const MAX_REPLICAS: i64 = 1_000_000;
 
-/// A pod template.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// Labels of the pods.
     pub labels: Labels,
-    /// Specification of the pods.
     pub spec: PodSpec,
 }
 
@@ -128,10 +125,8 @@ fn checked_selector(spec: &Cursor<'_>, labels: &Labels) -> Option<LabelSelector>
     Some(selector)
 }
 
-/// A DaemonSet of the input.
 #[derive(Debug)]
 pub struct DaemonObject {
-    /// Name and times.
     pub meta: Metadata,
     /// `spec.template`, with the tolerations that the DaemonSet controller adds.
     pub template: Template,

@@ -28,7 +28,6 @@ fn documents(chunk: Chunk<'_>) -> Vec<Chunk<'_>> {
     }
 }
 
-/// A step of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step<'p> {
     Field(&'p str),
@@ -53,7 +52,6 @@ fn steps(path: &str) -> Vec<Step<'_>> {
     steps
 }
 
-/// A line with content.
 #[derive(Debug, Clone, Copy)]
 struct Line<'t> {
     number: usize,

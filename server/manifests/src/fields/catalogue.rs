@@ -2,7 +2,6 @@
 
 use super::table::{Field, Table, field, object};
 
-/// Fields of the catalogue file.
 pub(super) const TABLE: Table = Table {
     kind: "Catalogue",
     short_names: &["catalog", "cat"],

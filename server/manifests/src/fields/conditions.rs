@@ -2,7 +2,6 @@
 
 use super::table::{Field, field};
 
-/// The fields of one condition.
 pub(super) const FIELDS: &[Field] = &[
     field("status.conditions.type", "string", "", "", "What is judged; each type occurs once.", "Ready"),
     field("status.conditions.status", "string", "", "True, False, Unknown", "Whether it holds.", "\"True\""),

@@ -5,7 +5,6 @@ use super::table::{Field, Table};
 /// The kind or field that a path names.
 #[derive(Debug, Clone)]
 pub struct FieldMatch<'t> {
-    /// The table of the kind.
     pub table: &'t Table,
     /// The field; `None` when the path is the kind alone.
     pub field: Option<&'static Field>,
@@ -13,11 +12,9 @@ pub struct FieldMatch<'t> {
     pub children: Vec<&'static Field>,
 }
 
-/// An unknown path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no field {asked}{}", advice(.nearest))]
 pub struct NotFound {
-    /// The path that was requested.
     pub asked: String,
     /// Similar names, the closest first; empty when no kind is similar.
     pub nearest: Vec<String>,

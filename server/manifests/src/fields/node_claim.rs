@@ -3,7 +3,6 @@
 use super::conditions;
 use super::table::{Field, Table, field, object};
 
-/// Fields of a NodeClaim.
 pub(super) const TABLE: Table = Table {
     kind: "NodeClaim",
     short_names: &["nc", "nodeclaims"],

@@ -3,7 +3,6 @@
 use super::conditions;
 use super::table::{Field, Table, field, object};
 
-/// Fields of a NodeOverlay.
 pub(super) const TABLE: Table = Table {
     kind: "NodeOverlay",
     short_names: &["overlay", "overlays", "nodeoverlays"],

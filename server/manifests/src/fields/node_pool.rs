@@ -3,7 +3,6 @@
 use super::table::{Field, Table, field, object};
 use super::{annotations, conditions};
 
-/// Fields of a NodePool.
 pub(super) const TABLE: Table = Table {
     kind: "NodePool",
     short_names: &["np", "nodepools"],

@@ -1,6 +1,5 @@
 //! The documentation of one field, and the table of the fields of one kind.
 
-/// Documentation of one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     /// Dotted path inside the object; lists are passed through without an index. Annotations keep
@@ -12,13 +11,11 @@ pub struct Field {
     pub default: &'static str,
     /// The allowed values; empty when the type determines them.
     pub allowed: &'static str,
-    /// What the field does.
     pub meaning: &'static str,
     /// A value in YAML, empty for objects whose fields have examples of their own.
     pub example: &'static str,
 }
 
-/// The fields of one kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Table {
     /// The kind as written in manifests.
@@ -27,7 +24,6 @@ pub struct Table {
     pub short_names: &'static [&'static str],
     /// `apiVersion`, empty for what is no Kubernetes object.
     pub api_version: &'static str,
-    /// Description of the kind.
     pub meaning: &'static str,
     /// The fields, every parent before its children. Several slices, so that long kinds can be
     /// split into files.

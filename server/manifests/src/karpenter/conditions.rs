@@ -7,16 +7,13 @@ use crate::Cursor;
 /// `status` of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// The condition is true.
     True,
-    /// The condition is false.
     False,
     /// The condition is not determined yet.
     Unknown,
 }
 
 impl Status {
-    /// The spelling in objects.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,7 +39,6 @@ pub struct Condition {
     pub since: Option<Timestamp>,
 }
 
-/// The conditions of one object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conditions(Vec<Condition>);
 

@@ -25,12 +25,10 @@ pub struct Disruption {
     pub expire_replace_first: bool,
 }
 
-/// Which nodes consolidation considers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConsolidationPolicy {
     /// Only empty nodes.
     WhenEmpty,
-    /// Empty and underutilized nodes.
     WhenEmptyOrUnderutilized,
     /// Empty and underutilized nodes, if the savings outweigh the disruption.
     Balanced,
@@ -50,7 +48,6 @@ pub struct Budget {
 /// Maximum number of nodes that may be disrupted at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quota {
-    /// Absolute number of nodes.
     Nodes(i64),
     /// Percentage of the pool's nodes, rounded up.
     Percent(i64),

@@ -12,7 +12,6 @@ use super::requirements::{self, Owner};
 use super::taints;
 use crate::Cursor;
 
-/// A NodeClaim of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeClaimManifest {
     /// `metadata.name`.

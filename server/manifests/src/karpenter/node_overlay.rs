@@ -6,7 +6,6 @@ use super::opt_in::parse_micros;
 use super::requirements::{self, Owner};
 use crate::Cursor;
 
-/// A NodeOverlay of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeOverlayManifest {
     /// `metadata.name`.

@@ -5,7 +5,6 @@ use model::{MicroUsd, OptInRules, Text};
 use super::{duration, opt_in_disruption};
 use crate::Cursor;
 
-/// The domain of Fleetwright's annotations.
 pub const DOMAIN: &str = "fleetwright.dev/";
 
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];

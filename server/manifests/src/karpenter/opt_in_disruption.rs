@@ -7,7 +7,6 @@ use model::{BudgetWindow, Millis, TimeZone};
 use super::duration::{self, read_positive as read_positive_duration};
 use crate::Cursor;
 
-/// Names of these annotations.
 pub(super) const KEYS: [&str; 4] = [BUDGET_TIME_ZONE, DISRUPTION_WINDOWS, EXPIRE_JITTER, EXPIRE_REPLACE_FIRST];
 
 const BUDGET_TIME_ZONE: &str = "fleetwright.dev/budget-time-zone";

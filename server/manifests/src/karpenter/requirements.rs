@@ -28,7 +28,6 @@ pub enum Owner {
     NodeOverlay,
 }
 
-/// Result of parsing a list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ParsedRequirements {
     /// The entries, in order.

@@ -15,7 +15,6 @@ use crate::Document;
 pub(super) struct Context {
     /// Names of all classes, sorted.
     pub(super) classes: Vec<String>,
-    /// Names of all Provisioners.
     pub(super) provisioners: BTreeSet<String>,
     /// Whether a Provisioner configures a DNS server with an IPv6 address.
     pub(super) ipv6: bool,

@@ -12,7 +12,6 @@ pub(super) const EXPIRY_IS_FORCEFUL: &str = "expiry is forceful in v1: at that a
 const EMPTY_CLOCK: &str =
     "consolidateAfter counts from the last pod event on a node in v1, not from the moment it became empty";
 
-/// Disruption fields of a Provisioner.
 pub(super) struct LegacyDisruption {
     pub(super) consolidation: Option<bool>,
     pub(super) empty_after: Option<i64>,

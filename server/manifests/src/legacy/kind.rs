@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::record::Reporter;
 use super::shape::{Fields, text};
 
-/// The kinds that are converted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Provisioner,

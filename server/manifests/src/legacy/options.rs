@@ -1,6 +1,5 @@
 //! How a conversion is done.
 
-/// Purpose of the conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Purpose {
     /// The result is written: status and the API server's bookkeeping are dropped, and every field
@@ -11,7 +10,6 @@ pub enum Purpose {
     Plan,
 }
 
-/// How to convert.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
     /// Whether the result is written or planned.

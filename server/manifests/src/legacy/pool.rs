@@ -16,7 +16,6 @@ pub(super) struct Pool {
     pub(super) object: Fields,
     /// Its former kubelet block; `None` when it had none.
     pub(super) block: Option<Fields>,
-    /// The class that it names.
     pub(super) class: Option<String>,
     /// A class that was inline in the pool.
     pub(super) inline_class: Option<Fields>,

@@ -6,7 +6,6 @@ use super::record::Reporter;
 use super::shape::Fields;
 use crate::fields::{TABLES, Table, nearest_step, nearest_within};
 
-/// The fields of every object.
 const TOP_KEYS: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
 /// Objects below these paths are not pruned: users choose their keys, or newer releases have more

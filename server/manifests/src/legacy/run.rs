@@ -17,7 +17,6 @@ use crate::cursor::{Cursor, ObjectLocation, Problems};
 use crate::karpenter::{NodeClassManifest, NodePoolManifest};
 use crate::{Document, InputError};
 
-/// Result of a conversion.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Converted {
     /// The objects, in input order; classes created for a pool directly follow it. Objects of other

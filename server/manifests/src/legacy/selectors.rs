@@ -25,7 +25,6 @@ pub(super) struct Selector {
 
 pub(super) const SUBNETS: Selector =
     Selector { old: "subnetSelector", new: "subnetSelectorTerms", example: "subnet-0123456789abcdef0" };
-/// Selector of security groups.
 pub(super) const GROUPS: Selector =
     Selector { old: "securityGroupSelector", new: "securityGroupSelectorTerms", example: "sg-0123456789abcdef0" };
 
@@ -166,7 +165,6 @@ fn terms(reporter: &mut Reporter<'_, '_>, path: &str, map: &Fields) -> Option<Ve
     Some(sets.into_iter().map(|tags| term("tags", Value::Object(tags))).collect())
 }
 
-/// The ids in a selector.
 pub(super) fn ids(reporter: &mut Reporter<'_, '_>, path: &str, map: &Fields) -> Vec<String> {
     ID_KEYS
         .iter()
@@ -175,7 +173,6 @@ pub(super) fn ids(reporter: &mut Reporter<'_, '_>, path: &str, map: &Fields) -> 
         .collect()
 }
 
-/// A term with one field.
 pub(super) fn term(key: &str, value: Value) -> Value {
     let mut term = Fields::new();
     term.insert(key.to_owned(), value);

@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 use super::record::Reporter;
 use crate::document::type_name;
 
-/// A map of an object.
 pub(super) type Fields = Map<String, Value>;
 
 /// Takes `key` out of `fields`; null counts as absent.

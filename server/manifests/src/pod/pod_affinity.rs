@@ -13,7 +13,6 @@ pub struct KeyedTerm {
     pub match_keys: Vec<Text>,
     /// `mismatchLabelKeys`.
     pub mismatch_keys: Vec<Text>,
-    /// Whether the term is anti-affinity.
     pub anti: bool,
     /// Weight of a preferred term; `None` for required ones.
     pub weight: Option<i32>,

@@ -5,7 +5,6 @@ use model::{Labels, Resources, Text, Toleration};
 use super::tolerations;
 use crate::{Cursor, syntax};
 
-/// A RuntimeClass of the input.
 #[derive(Debug, Default)]
 pub struct RuntimeClass {
     /// `metadata.name`.

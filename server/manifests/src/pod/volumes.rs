@@ -12,7 +12,6 @@ pub enum PodVolume {
     Claim(Text),
     /// A claim that is created for the pod, with the name `<pod>-<volume>`.
     Ephemeral {
-        /// Name of the volume.
         volume: Text,
         template: ClaimSpec,
     },

@@ -7,7 +7,6 @@ use super::part::{Part, any_object, object, text};
 use crate::fields::{TABLES, Table};
 use crate::legacy::yaml;
 
-/// A custom resource definition.
 #[derive(Debug, Clone)]
 pub struct Definition {
     pub(super) kind: &'static str,
@@ -36,7 +35,6 @@ pub(super) struct Column {
 pub(super) const READY: Column = Column::text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#);
 
 impl Column {
-    /// Age of the object.
     pub(super) const AGE: Self =
         Self { name: "Age", path: ".metadata.creationTimestamp", type_name: "date", wide: false };
 

@@ -7,7 +7,6 @@ use super::shared::{
     resources, taints,
 };
 
-/// The CustomResourceDefinition of NodeClaim.
 pub(super) fn definition() -> Definition {
     Definition {
         kind: "NodeClaim",

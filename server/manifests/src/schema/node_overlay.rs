@@ -4,7 +4,6 @@ use super::definition::{Column, Definition, READY};
 use super::part::{Part, integer, object, text};
 use super::shared::{conditions, keyed, requirement_key, requirements, resources};
 
-/// The CustomResourceDefinition of NodeOverlay.
 pub(super) fn definition() -> Definition {
     Definition {
         kind: "NodeOverlay",

@@ -9,7 +9,6 @@ use super::shared::{
     refused, requirement_key, requirements, resources, taints,
 };
 
-/// The CustomResourceDefinition of NodePool.
 pub(super) fn definition() -> Definition {
     Definition {
         kind: "NodePool",

@@ -59,7 +59,6 @@ pub(super) fn any_object() -> Part {
     Part::of("object")
 }
 
-/// An object with these fields.
 pub(super) fn object(entries: impl IntoIterator<Item = Entry>) -> Part {
     let properties: Map<String, Value> =
         entries.into_iter().map(|(name, part)| (name.to_owned(), part.into_value())).collect();
@@ -76,7 +75,6 @@ impl Part {
         Self(Map::new())
     }
 
-    /// Adds a keyword.
     pub(super) fn with(mut self, keyword: &str, value: Value) -> Self {
         self.0.insert(keyword.to_owned(), value);
         self

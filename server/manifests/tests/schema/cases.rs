@@ -21,7 +21,6 @@ pub struct Refused {
     pub place: String,
     /// The accepted object that is patched.
     pub base: Value,
-    /// The patched object.
     pub object: Value,
     /// A part of the expected message.
     pub message: String,
@@ -95,7 +94,6 @@ pub fn accepted() -> Vec<(String, Value)> {
     objects.filter(|(_, object)| TODAYS.iter().any(|version| object["apiVersion"] == *version)).collect()
 }
 
-/// Every rejected object.
 pub fn refused() -> Vec<Refused> {
     documents("refused").iter().flat_map(|(file, documents)| refused_of(file, documents)).collect()
 }

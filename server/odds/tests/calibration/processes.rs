@@ -23,7 +23,6 @@ const TYPES: [&str; 15] = [
     "g5.12xlarge",
     "p4d.24xlarge",
 ];
-/// Number of capacity pools.
 pub const POOLS: usize = ZONES * TYPES.len();
 
 /// The capacity pool at a position.
@@ -40,7 +39,6 @@ fn zone_of(at: usize) -> usize {
     at % ZONES
 }
 
-/// Capacity over time.
 pub trait CapacityProcess {
     /// Lets `seconds` pass.
     fn pass(&mut self, seconds: f64);
@@ -119,7 +117,6 @@ struct FinitePool {
     machines: f64,
     /// Share of the machines that others use on average.
     demand: f64,
-    /// Machines in use.
     used: f64,
 }
 

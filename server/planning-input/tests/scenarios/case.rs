@@ -15,9 +15,7 @@ pub struct Case {
     pub name: String,
     /// Its manifests and those of its preludes.
     pub sources: Vec<Source>,
-    /// Flags and catalogue.
     pub options: Options,
-    /// The expected plan.
     pub expected: Expectation,
 }
 

@@ -11,7 +11,6 @@ use planning_input::Captured;
 use crate::case::Case;
 use crate::pods::short;
 
-/// Result of a scenario.
 pub enum Outcome {
     Planned(Facts),
     /// The errors of the input.
@@ -33,7 +32,6 @@ pub struct Facts {
     pub notes: Vec<String>,
 }
 
-/// A machine to launch.
 pub struct NodeFact {
     pub pool: String,
     pub capacity: &'static str,

@@ -88,7 +88,6 @@ fn a_region_lease_is_not_handed_over_on_request() {
     assert_eq!(held, [Scope::cluster("blue"), region()], "both are renewed, and released on shutdown");
 }
 
-/// Number of renewal calls.
 fn renewals(outputs: &[Output]) -> usize {
     outputs.iter().filter(|output| matches!(output, Output::Call(Call::RenewLeases(_)))).count()
 }

@@ -14,19 +14,16 @@ use super::supply::{Column, Supply};
 use crate::simplex::Simplex;
 use model::resources::CPU;
 
-/// Maximum number of simplex steps.
 const MAX_STEPS: usize = 400;
 /// Weights are integers in units of 2^-60 micro-dollars.
 pub(super) const SCALE_BITS: u32 = 60;
 
-/// Weights proven in integer arithmetic.
 pub(super) struct Cover {
     /// By group and resource, in 2^-60 micro-dollars per unit.
     weights: Vec<Vec<i128>>,
 }
 
 impl Cover {
-    /// Finds weights for a demand.
     pub(super) fn of(demand: &Demand<'_>, supply: &Supply) -> Self {
         let totals: Vec<f64> = (0..demand.resources.len())
             .map(|r| demand.amounts.iter().map(|group| group[r] as f64).sum::<f64>().max(1.0))

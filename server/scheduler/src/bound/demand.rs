@@ -18,7 +18,6 @@ const MAX_RESOURCES: usize = 8;
 pub(super) struct ShapeDemand {
     pub(super) shape: u32,
     pub(super) pods: i64,
-    /// Group of equal node constraints.
     pub(super) group: usize,
     /// Amounts of [`Demand::resources`].
     pub(super) requests: Vec<i64>,

@@ -17,7 +17,6 @@ use model::labels::HOSTNAME;
 use model::plan::Plan;
 use model::{LabelSelector, PodAffinityTerm, PodShape, Text};
 
-/// Why pods exclude each other.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ExclusionReason<'a> {
     Term(&'a str, &'a [Text], &'a LabelSelector),

@@ -33,7 +33,6 @@ pub(super) struct FreeCapacity {
     pub(super) amounts: Vec<i64>,
 }
 
-/// All priced and free capacity.
 pub(super) struct Supply {
     /// Priced machines, cheapest first.
     pub(super) columns: Vec<Column>,

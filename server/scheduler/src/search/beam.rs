@@ -142,7 +142,6 @@ impl<'a> Beam<'a> {
         self.best_value.max(self.dropped)
     }
 
-    /// Bounds that were computed.
     pub(super) fn bounds(&self) -> usize {
         self.bounds
     }

@@ -96,7 +96,6 @@ type SizeClass<'a> = (&'a [u32], Vec<i64>);
 /// Classes of one row, with their pods.
 type Classes = Vec<(u32, u32)>;
 
-/// Collects machines with their indices.
 #[derive(Default)]
 struct Machines {
     all: Vec<Machine>,

@@ -12,7 +12,6 @@ pub(super) type Vector = SmallVec<[f64; 8]>;
 /// Amounts and pivots below this are rounding.
 const EPSILON: f64 = 1e-9;
 
-/// Pods of one kind.
 #[derive(Debug)]
 pub(super) struct Column {
     /// Parts of the machine that one pod takes.
@@ -36,7 +35,6 @@ impl Column {
 enum Member {
     /// The part of this resource that is left over.
     Rest(usize),
-    /// Pods of this column.
     Pods(usize),
 }
 

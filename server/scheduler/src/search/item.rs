@@ -12,7 +12,6 @@ pub(super) struct Item<'a> {
     pub(super) request: &'a [i64],
     /// Maximum number on the machine, at least 1.
     pub(super) most: u32,
-    /// Value of one pod.
     pub(super) value: f64,
     /// The hostname group whose members exclude each other.
     pub(super) exclusive: Option<GroupId>,

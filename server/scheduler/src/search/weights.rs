@@ -29,11 +29,9 @@ pub(super) struct Weights {
 /// A filling that takes fractions of pods and keeps the weighted capacity only.
 #[derive(Debug)]
 pub(super) struct Relaxation {
-    /// No filling is worth more.
     pub(super) value: f64,
     /// What a larger machine would be worth more, by share.
     pub(super) marginal: f64,
-    /// Items with their pods.
     pub(super) pods: SmallVec<[(usize, f64); 16]>,
     /// Parts of each resource that it uses.
     used: Vector,

@@ -21,17 +21,14 @@ struct Used {
     last: u32,
 }
 
-/// Addresses of one instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Lease {
     /// Primary address, from the beginning of the subnet.
     pub(crate) primary: u32,
-    /// Addresses beside it.
     pub(crate) secondary: u32,
 }
 
 impl Addresses {
-    /// Number of free addresses.
     pub(crate) fn free(&self, subnet: &Subnet) -> u32 {
         let used = self.0.get(&subnet.id).map_or(0, |used| used.secondary.saturating_add(used.primary.len() as u32));
         subnet.addresses().saturating_sub(used)

@@ -16,7 +16,6 @@ use crate::api_error::ApiError;
 use crate::service::Service;
 use crate::settings::Role;
 
-/// Who makes a call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Caller {
     /// The session, and what the policies of its role allow.

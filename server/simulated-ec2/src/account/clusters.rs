@@ -18,7 +18,6 @@ fn find<'s>(settings: &'s AccountSettings, name: &str) -> Result<&'s Cluster, Ap
     settings.clusters.iter().find(|cluster| cluster.name == name).ok_or_else(unknown)
 }
 
-/// DescribeCluster.
 pub(crate) fn describe(settings: &AccountSettings, name: &str) -> Result<Value, ApiError> {
     let cluster = find(settings, name)?;
     let subnets: Vec<&str> = settings.subnets.iter().map(|subnet| subnet.id.as_str()).collect();

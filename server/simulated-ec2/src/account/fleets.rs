@@ -36,7 +36,6 @@ pub(crate) struct Fleets {
 type Resolved = Result<Candidate, LaunchError>;
 
 impl Fleets {
-    /// CreateFleet.
     pub(crate) fn create(
         &mut self,
         resolver: &Resolver<'_>,

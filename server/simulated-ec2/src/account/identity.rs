@@ -37,7 +37,6 @@ impl Sessions {
         self.by_key.get(key)
     }
 
-    /// Ends all sessions.
     pub(crate) fn revoke(&mut self) {
         self.by_key.clear();
     }

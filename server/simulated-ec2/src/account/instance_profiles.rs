@@ -15,7 +15,6 @@ pub struct InstanceProfile {
     /// Path, such as `/`.
     pub path: String,
     pub tags: Tags,
-    /// Name of its role.
     pub role: Option<String>,
     /// When it was made.
     pub created: Timestamp,
@@ -44,7 +43,6 @@ impl InstanceProfiles {
         }
     }
 
-    /// Replaces the roles.
     pub(crate) fn set_roles(&mut self, roles: &[Role]) {
         self.roles = roles.to_vec();
     }
@@ -187,7 +185,6 @@ impl InstanceProfiles {
     }
 }
 
-/// ARN of an instance profile.
 pub(crate) fn profile_arn(account: &str, path: &str, name: &str) -> String {
     format!("arn:aws:iam::{account}:instance-profile{path}{name}")
 }

@@ -30,7 +30,6 @@ pub(crate) struct Details {
     pub(crate) profile: Option<String>,
     pub(crate) lease: Lease,
     pub(crate) token: String,
-    /// The reservation that it uses.
     pub(crate) reservation: Option<String>,
     /// The reservation that the launch named.
     pub(crate) reservation_target: Option<String>,
@@ -45,7 +44,6 @@ pub(crate) struct Details {
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
     details: BTreeMap<String, Details>,
-    /// Instances that use each reservation.
     reserved: BTreeMap<String, u32>,
     pub(crate) addresses: Addresses,
     /// Position in the changes of the cloud.

@@ -60,7 +60,6 @@ impl LaunchTemplates {
         self.by_name.entry(name.to_owned()).insert_entry(template).into_mut()
     }
 
-    /// CreateLaunchTemplate.
     pub(crate) fn create(&mut self, call: &Context<'_>) -> Result<Fields, ApiError> {
         let name = call.parameters.required("LaunchTemplateName")?;
         check_name(name)?;
@@ -95,7 +94,6 @@ impl LaunchTemplates {
         self.by_name.get(name).map(|template| Ok(Fields::new().with("launchTemplate", shown(template))))
     }
 
-    /// DescribeLaunchTemplates.
     pub(crate) fn describe(&self, call: &Context<'_>) -> Result<Fields, ApiError> {
         let filters = Filters::read(call.parameters, &["launch-template-name", "create-time"], true)?;
         let (names, ids) = (call.parameters.list("LaunchTemplateName"), call.parameters.list("LaunchTemplateId"));
@@ -123,7 +121,6 @@ impl LaunchTemplates {
         Ok(Fields::new().list("launchTemplates", page.into_iter().map(shown)).maybe("nextToken", token))
     }
 
-    /// DeleteLaunchTemplate.
     pub(crate) fn delete(&mut self, call: &Context<'_>) -> Result<Fields, ApiError> {
         let name = match (call.parameters.get("LaunchTemplateName"), call.parameters.get("LaunchTemplateId")) {
             (Some(name), None) => {

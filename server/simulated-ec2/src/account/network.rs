@@ -85,7 +85,6 @@ pub(crate) fn describe_security_groups(region: &Region, call: &Context<'_>) -> R
     Ok(Fields::new().list("securityGroupInfo", page.into_iter().map(shown)).maybe("nextToken", token))
 }
 
-/// DescribeAvailabilityZones.
 pub(crate) fn describe_zones(region: &Region, call: &Context<'_>) -> Result<Fields, ApiError> {
     let filters = Filters::read(call.parameters, &ZONE_FILTERS, false)?;
     let (names, ids) = (call.parameters.list("ZoneName"), call.parameters.list("ZoneId"));

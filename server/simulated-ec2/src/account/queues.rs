@@ -59,7 +59,6 @@ pub(crate) struct Queues {
     sent: u64,
 }
 
-/// A call of SQS.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueCall<'a> {
     pub(crate) action: &'a str,

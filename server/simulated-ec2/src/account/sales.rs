@@ -20,7 +20,6 @@ const SPOT_FILTERS: [&str; 3] = ["availability-zone", "instance-type", "product-
 /// Maximum page of DescribeInstanceTypes (API reference).
 const TYPE_PAGE: usize = 100;
 
-/// DescribeInstanceTypes.
 pub(crate) fn describe_types(region: &Region, call: &Context<'_>) -> Result<Fields, ApiError> {
     let filters = Filters::read(call.parameters, &TYPE_FILTERS, false)?;
     let names = call.parameters.list("InstanceType");

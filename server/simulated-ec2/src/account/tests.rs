@@ -31,7 +31,6 @@ struct Fixture {
     switchboard: Switchboard,
     now: Timestamp,
     x86_image: String,
-    /// Who makes the calls.
     caller: Caller,
 }
 
@@ -133,7 +132,6 @@ fn groups(answer: &Fields) -> Vec<(String, usize)> {
     answer.items("fleetInstanceSet").iter().map(group).collect()
 }
 
-/// Error codes of the answer.
 fn errors(answer: &Fields) -> Vec<String> {
     answer.texts("errorSet", "errorCode")
 }

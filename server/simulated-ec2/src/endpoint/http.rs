@@ -86,7 +86,6 @@ where
     }
 }
 
-/// What an action answers.
 #[derive(Debug)]
 enum Answer {
     Xml(Fields),
@@ -228,6 +227,5 @@ fn json_error(service: Service, error: &ApiError) -> Response<String> {
     response
 }
 
-/// Content types of the services.
 const XML: &str = "text/xml;charset=UTF-8";
 const JSON: &str = "application/x-amz-json-1.1";

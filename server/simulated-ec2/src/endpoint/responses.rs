@@ -2,7 +2,6 @@
 
 use http::Response;
 
-/// A response in plain text.
 pub(super) fn plain(status: u16, body: &str) -> Response<String> {
     respond(status, "text/plain", body.to_owned())
 }

@@ -14,7 +14,6 @@ use crate::faults::switchboard::Switchboard;
 pub(super) struct Shared {
     pub(super) cloud: Arc<ClockedCloud>,
     pub(super) state: Mutex<State>,
-    /// Receives the progress of fleets.
     pub(super) fleets: Option<UnboundedSender<FleetProgress>>,
 }
 

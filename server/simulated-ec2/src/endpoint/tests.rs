@@ -11,7 +11,6 @@ use crate::call_log::Outcome;
 use crate::faults::{Effect, Throttle};
 use crate::settings::TemplateSeed;
 
-/// A served endpoint.
 async fn serve() -> (SimulatedEc2, SocketAddr) {
     let mut settings = AccountSettings::new("eu-west-1", "blue");
     let image = settings.images.iter().find(|image| image.architecture == "x86_64").unwrap().id.clone();

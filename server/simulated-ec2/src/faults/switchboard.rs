@@ -8,10 +8,8 @@ use model::Timestamp;
 use super::{Delivery, Effect, FaultRule, Faults, Lag, Quotas};
 use crate::api_error::ApiError;
 
-/// Error of a throttled call.
 const THROTTLED: &str = "Request limit exceeded.";
 
-/// What happens to a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct CallFaults {
     /// Milliseconds until it is executed.
@@ -24,7 +22,6 @@ pub(crate) struct CallFaults {
     pub(crate) cut_after: bool,
 }
 
-/// A pool of capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pool<'a> {
     pub(crate) instance_type: &'a str,

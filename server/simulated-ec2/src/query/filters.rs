@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::parameters::Parameters;
 use crate::api_error::ApiError;
 
-/// The filters of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Filters(Vec<(String, Vec<String>)>);
 

@@ -13,7 +13,6 @@ impl Parameters {
         Self(values)
     }
 
-    /// Reads a form.
     pub(crate) fn read(body: &[u8]) -> Self {
         Self(form_urlencoded::parse(body).into_owned().collect())
     }

@@ -105,7 +105,6 @@ impl Clusters {
 }
 
 impl Cluster {
-    /// Scales a workload at random.
     fn change(&self, number: u64) {
         let change = self.changes.fetch_add(1, Ordering::Relaxed);
         let replicas = self.rng.child("replicas").child_number(change).between(REPLICAS);

@@ -25,7 +25,6 @@ impl CrashPoint {
     /// All crash points, in order.
     pub const ALL: [Self; 3] = [Self::IntentToCall, Self::CallToResponse, Self::ResponseToRecord];
 
-    /// Display name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::IntentToCall => "intent to call",
@@ -38,9 +37,7 @@ impl CrashPoint {
 /// A kill. Times are in microseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub struct Kill {
-    /// Start of the killed process.
     pub started: i64,
-    /// Time of the kill.
     pub at: i64,
 }
 
@@ -48,7 +45,6 @@ pub struct Kill {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IntentRow {
     pub cluster: String,
-    /// Client token.
     pub token: String,
     /// When the intent was recorded.
     pub created: i64,

@@ -120,7 +120,6 @@ impl SimulatedApi {
         })
     }
 
-    /// Runs the simulation forever.
     pub async fn drive(&self) {
         loop {
             let next = self.state().step();

@@ -12,11 +12,9 @@ use super::notices::Notices;
 /// Maximum number of names per line.
 const NAMES_SHOWN: usize = 3;
 
-/// The result and its explanation.
 pub(super) struct Assessment {
     /// Every pod ran, every empty node was removed, no instance was launched twice, and no notice is missing.
     pub(super) success: bool,
-    /// Text for the terminal.
     pub(super) text: String,
 }
 

@@ -11,14 +11,12 @@ const THROTTLED: &str = "RequestLimitExceeded";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CloudLedger {
     pub(super) launched: usize,
-    /// Instances that are billed.
     pub(super) running: usize,
     pub(super) interrupted: usize,
     pub(super) spent: MicroUsd,
     /// Launches without capacity.
     pub(super) refused: u64,
     pub(super) throttled: u64,
-    /// Calls whose connection was cut.
     pub(super) answers_lost: u64,
     /// NodeClaims with more than one launched instance.
     pub(super) launched_twice: Vec<(ClusterName, ClaimName)>,

@@ -26,7 +26,6 @@ use store::clock;
 /// Limit for a process's exit after its standard input closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Interval between two scenario checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The processes and their last ledgers.

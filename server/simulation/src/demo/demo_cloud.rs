@@ -66,7 +66,6 @@ impl DemoCloud {
         simulated_account::start(components, account).await
     }
 
-    /// The records of the cloud.
     pub(super) fn ledger(&self) -> CloudLedger {
         let calls = self.ec2.as_ref().map(SimulatedEc2::calls);
         let (cloud, now) = (self.cloud.cloud(), clock::now());

@@ -12,21 +12,17 @@ const NAMES_MAX: usize = 200;
 pub struct ClusterLedger {
     /// Name of the current scenario step.
     pub(super) scene: String,
-    /// The scenario has ended.
     pub(super) finished: bool,
-    /// Created pods.
     pub(super) created: u64,
     pub(super) ran: u64,
     /// Pods that were evicted or deleted before they ran; their workload created others.
     pub(super) withdrawn: u64,
-    /// Pods that run now.
     pub(super) running: usize,
     /// Pods that exist and have never run.
     pub(super) waiting: usize,
     pub(super) waiting_names: Vec<String>,
     pub(super) joined: u64,
     pub(super) removed: u64,
-    /// Existing nodes.
     pub(super) nodes: usize,
     /// Nodes with no pods except DaemonSet pods.
     pub(super) empty_nodes: Vec<String>,

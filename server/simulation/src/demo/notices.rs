@@ -26,7 +26,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) struct Notices {
     /// Recorded notices of every kind.
     pub(super) recorded: usize,
-    /// Those of spot interruptions.
     pub(super) of_interruptions: usize,
     /// Interrupted instances without a notice.
     pub(super) missing: Vec<Text>,

@@ -4,25 +4,20 @@ use std::time::Duration;
 
 use crate::cloud_interface::CloudInterface;
 
-/// Region of the simulated clusters.
 pub(crate) const REGION: &str = "us-east-1";
 
-/// Options of a demo.
 #[derive(Debug)]
 pub struct Plan {
     /// The demo ends when the scenario does, at the latest after this; `None` repeats the scenario
     /// until a signal.
     pub at_most: Option<Duration>,
-    /// Seed of all random choices.
     pub seed: u64,
-    /// The cloud has no capacity.
     pub no_capacity: bool,
     /// How the server reaches the cloud.
     pub cloud: CloudInterface,
     pub clusters: u8,
     /// HTTP port of the dashboard.
     pub port: u16,
-    /// Log filter.
     pub log: String,
     /// Replay every decision from the log at the end.
     pub replay: bool,

@@ -74,7 +74,6 @@ impl Scenario {
         }
     }
 
-    /// Name of the current step.
     pub(super) fn step_name(&self) -> &'static str {
         STEPS.get(self.step).map_or("the end", |step| step.name)
     }

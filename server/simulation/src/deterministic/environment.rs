@@ -61,7 +61,6 @@ pub(super) struct CloudCall {
     pub(super) what: CloudAction,
 }
 
-/// The effect of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CloudAction {
     Launch { claim: ClaimName },
@@ -81,7 +80,6 @@ pub(super) struct LaunchEnd {
     pub(super) by: ProcessId,
     pub(super) cluster: ClusterName,
     pub(super) at: Timestamp,
-    /// No instance was launched.
     pub(super) failed: bool,
     /// Since when other processes can read of it.
     pub(super) published_at: Option<Timestamp>,
@@ -173,7 +171,6 @@ impl Environment {
         self.rng.child_number(self.draws.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A random one-way delay.
     pub(super) fn delay(&self, range: (i64, i64)) -> Sleep {
         self.clock_source.sleep(self.next_rng().between(range))
     }

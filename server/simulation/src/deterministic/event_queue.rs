@@ -18,17 +18,14 @@ use replica::Input;
 /// One-way latency between agent and server, least and most, in milliseconds.
 pub(super) const CONNECTION_MS: (i64, i64) = (2, 60);
 
-/// A simulated event.
 #[derive(Debug)]
 pub(super) enum SimEvent {
     Fault(Fault),
-    /// A workload is scaled.
     Scale {
         sim_cluster: usize,
         workload: Workload,
         replicas: usize,
     },
-    /// A server process starts.
     StartProcess {
         process: usize,
     },
@@ -43,7 +40,6 @@ pub(super) enum SimEvent {
         generation: u32,
         what: AgentMessage,
     },
-    /// An agent process starts.
     StartAgent {
         sim_cluster: usize,
     },
@@ -68,7 +64,6 @@ pub(super) enum SimEvent {
     RepeatRelease {
         sim_cluster: usize,
     },
-    /// The operator reviews quarantined clusters.
     ReviewQuarantines,
     /// A freeze ends.
     Thaw {
@@ -105,7 +100,6 @@ pub(super) enum ProcessMessage {
     RenewLeases,
     /// Timer: list instances.
     ListInstances,
-    /// The cloud has events.
     PollCloud,
     FreezesChanged,
     /// The operator has released the cluster's quarantine.
@@ -137,7 +131,6 @@ pub(super) struct ArmedFaults {
 /// A moment that armed faults wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trigger {
-    /// A voluntary drain begins.
     Drained { sim_cluster: usize },
     /// A process is about to call a launch.
     Launches { process: usize, cluster: ClusterName },

@@ -71,7 +71,6 @@ pub enum Fault {
         cluster: usize,
         away_ms: i64,
     },
-    /// The store is unavailable.
     StoreDown {
         for_ms: i64,
     },
@@ -89,16 +88,13 @@ pub enum Fault {
         for_ms: i64,
         percent: u32,
     },
-    /// The cloud throttles calls.
     CloudThrottles {
         for_ms: i64,
     },
-    /// The cloud's listing is stale.
     StaleLists {
         for_ms: i64,
         by_ms: i64,
     },
-    /// The cloud's listing fails halfway.
     PartialLists {
         for_ms: i64,
     },
@@ -117,7 +113,6 @@ pub enum Fault {
     LaunchesRefused {
         for_ms: i64,
     },
-    /// The cloud has no capacity.
     NoCapacity {
         for_ms: i64,
     },
@@ -194,7 +189,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Name of the fault.
     pub fn kind(self) -> &'static str {
         // Names are part of the JSON report and stay stable.
         match self {

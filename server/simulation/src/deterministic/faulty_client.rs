@@ -24,7 +24,6 @@ use ::store::{StoreError, StoreFuture};
 
 /// One-way latency to the store, least and most, in milliseconds.
 const STORE_MS: (i64, i64) = (1, 15);
-/// One-way latency to the cloud.
 const CLOUD_MS: (i64, i64) = (20, 600);
 
 /// Client of one process for store and cloud.
@@ -54,7 +53,6 @@ impl FaultyClient {
         locked(&self.events).push_back(event);
     }
 
-    /// Whether events are queued.
     pub(super) fn has_events(&self) -> bool {
         !locked(&self.events).is_empty()
     }

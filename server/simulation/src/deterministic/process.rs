@@ -34,17 +34,14 @@ const TICK_MS: i64 = 5_000;
 
 /// Admission limit: small enough that some of a handful of clusters wait.
 const ADMISSION_LIMIT: usize = 1;
-/// Lease duration.
 const LEASE_MS: i64 = 30_000;
 /// Renewal interval: a third of the lease duration, as in a server.
 const RENEW_MS: i64 = LEASE_MS / 3;
 /// Listing interval: half of the garbage collection delay, as in a server.
 const LIST_MS: i64 = 30_000;
-/// Retry interval for reading freezes.
 const ASK_AGAIN_AFTER: Millis = Millis::from_secs(1);
 /// Start value of the monotonic clock: no clock is ever set back beyond its start.
 const EPOCH_MS: i64 = 1_000_000_000;
-/// Minimum interval between two ticks.
 const LEAST_WAIT_MS: i64 = 5;
 
 /// Configuration of every process of a run.
@@ -91,7 +88,6 @@ impl Process {
         ProcessId { process: self.number, generation: self.generation }
     }
 
-    /// Sets the host's clock.
     pub(super) fn set_clock(&mut self, by_ms: i64) {
         self.offset_ms = self.offset_ms.saturating_add(by_ms);
         self.shared_offset.store(self.offset_ms, Ordering::Relaxed);
@@ -136,12 +132,10 @@ impl Process {
     }
 }
 
-/// A running server process.
 pub(super) struct Server {
     process_id: ProcessId,
     pub(super) replica: Replica,
     pub(super) sessions: BTreeMap<ClusterName, Session>,
-    /// Connection of each session.
     connections: BTreeMap<ClusterName, usize>,
     runner: Arc<CallRunner<FaultyClient>>,
     pub(super) cloud_client: Arc<FaultyClient>,
@@ -157,7 +151,6 @@ pub(super) struct Server {
     synced_at: Timestamp,
     /// Counters published before this moment have been read.
     synced_until: Option<Timestamp>,
-    /// Launch commands in flight.
     launches: BTreeSet<(ClusterName, CommandId)>,
     circuit_breaker: CircuitBreakerRule,
     /// It ignores changed freezes (guard `freezes` off).
@@ -563,7 +556,6 @@ fn snapshot_cluster(event: &SessionEvent) -> Option<ClusterName> {
     }
 }
 
-/// All processes share one region.
 fn region() -> Scope {
     Scope::Region { account: "simulation".to_owned(), region: "here".to_owned() }
 }

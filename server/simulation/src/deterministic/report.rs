@@ -23,7 +23,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether this invariant was broken.
     pub(crate) fn violates(&self, kind: &str) -> bool {
         self.violations.iter().any(|found| found.kind() == kind)
     }

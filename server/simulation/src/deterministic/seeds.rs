@@ -16,7 +16,6 @@ const MAX_SHRUNK: usize = 3;
 /// Limit of runs for shrinking one seed.
 const SHRINK_RUNS: u32 = 200;
 
-/// Summary of many runs.
 #[derive(Debug, Default)]
 pub struct Summary {
     pub runs: u64,

@@ -49,7 +49,6 @@ pub(super) struct RateBounds {
     pub(super) removals: usize,
 }
 
-/// Setup of a run.
 pub(crate) struct Setup {
     pub(super) seed: u64,
     pub(super) processes: usize,
@@ -106,7 +105,6 @@ impl Setup {
         Self::with_pools(seed, (processes, clusters), off, faults, pools)
     }
 
-    /// A run with these NodePools.
     pub(super) fn with_pools(
         seed: u64,
         (processes, clusters): (usize, usize),

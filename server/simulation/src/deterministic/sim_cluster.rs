@@ -26,7 +26,6 @@ use crate::demo::agent::{decode, encode};
 const TICK_MS: i64 = 5_000;
 /// Delay from an instruction's arrival to its execution.
 pub(super) const EXECUTE_MS: (i64, i64) = (5, 250);
-/// Connect timeout of the agent.
 const CONNECT_TIMEOUT_MS: i64 = 5_000;
 
 /// More NodeClaims than this removed by force look like an agent's fault and need the operator's
@@ -72,7 +71,6 @@ pub struct ClusterLedger {
     pub(super) instructions: u64,
 }
 
-/// A running agent process.
 struct Agent {
     link: Link,
     connection: Option<usize>,
@@ -89,7 +87,6 @@ pub(super) struct SimCluster {
     /// Budget of the cluster over all its NodePools, if it has one.
     pub(super) max_unavailable: Option<u32>,
     agent: Option<Agent>,
-    /// Generation of the agent process.
     pub(super) generation: u32,
     stored_epoch: u64,
     /// Connections fail before this moment.
@@ -163,7 +160,6 @@ impl SimCluster {
         events.send_agent(TICK_MS, self.number, self.generation, AgentMessage::Tick);
     }
 
-    /// Stops the agent process.
     pub(super) fn stop(&mut self, events: &mut EventQueue) {
         if let Some(connection) = self.agent.take().and_then(|agent| agent.connection) {
             events.close_connection(connection, None, Some(5));

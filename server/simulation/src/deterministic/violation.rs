@@ -27,7 +27,6 @@ pub enum Violation {
     OldEpoch { cluster: ClusterName, instruction: Text, epoch: u64, highest: u64 },
     /// Two processes sent instructions in one epoch.
     TwoOwners { cluster: ClusterName, epoch: u64 },
-    /// A NodePool exceeds its limits.
     OverLimit { cluster: ClusterName, pool: PoolName },
     /// More nodes are removed at one time than the NodePool's budgets allow.
     OverBudget { cluster: ClusterName, claims: Vec<ClaimName>, allowed: usize },
@@ -80,7 +79,6 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// Name of the invariant.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::LaunchBeforeClaim { .. } => "LaunchBeforeClaim",

@@ -12,10 +12,8 @@ use std::task::{Context, Poll, Waker};
 
 use model::{Millis, Timestamp};
 
-/// No sleep is pending.
 const NEVER: i64 = i64::MAX;
 
-/// The clock of a run.
 #[derive(Debug)]
 pub(super) struct VirtualClock {
     now: AtomicI64,

@@ -26,7 +26,6 @@ pub(super) struct Watcher {
     stop: CancellationToken,
 }
 
-/// Names of holds.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Alive after their end.

@@ -18,10 +18,8 @@ use crate::pod_template::{pod_template, pod_template_on};
 /// How long a client repeats a request.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Time between two tries.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Limit of one call.
 const CALL: Duration = Duration::from_secs(5);
 
 /// How long an uncommitted hold lasts, in seconds.

@@ -1,6 +1,5 @@
 //! Options of a run.
 
-/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Holds to create at least.
@@ -9,12 +8,10 @@ pub struct Plan {
     pub kills: usize,
     /// Clusters, half of them with each server.
     pub clusters: u8,
-    /// Seed of all random choices.
     pub seed: u64,
     /// PostgreSQL URL; `None` starts a temporary one from this machine's binaries.
     pub database_url: Option<String>,
     /// Clients repeat their requests without request ids.
     pub without_request_ids: bool,
-    /// Log filter of the servers.
     pub log: String,
 }

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-/// Results of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     pub kills: usize,
-    /// Holds whose creation was answered.
     pub created: usize,
     /// Requests that were sent again with the same id, to either server.
     pub repeated: usize,
@@ -36,7 +34,6 @@ pub struct Report {
     pub leaked: Vec<String>,
     /// NodeClaims with more than one launched instance.
     pub launched_twice: Vec<String>,
-    /// Launched instances.
     pub launched: usize,
     /// Instances that are billed at the end.
     pub alive: usize,
@@ -44,7 +41,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether no invariant was violated.
     pub fn is_success(&self) -> bool {
         let violations = [
             &self.lost,

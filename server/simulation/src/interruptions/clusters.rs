@@ -30,7 +30,6 @@ const AGE: Millis = Millis::from_hours(1);
 
 pub(super) struct Clusters {
     all: Vec<Arc<SimulatedApi>>,
-    /// The instances at the beginning.
     instances: Vec<ProviderId>,
     tasks: JoinSet<()>,
 }
@@ -54,7 +53,6 @@ impl Clusters {
         Ok(Self { all, instances, tasks: JoinSet::new() })
     }
 
-    /// Starts the agents.
     pub(super) fn connect(&mut self, plan: &Plan, server: &str) {
         for (number, api) in self.all.iter().enumerate() {
             let seed = plan.seed.wrapping_add(number as u64);
@@ -62,7 +60,6 @@ impl Clusters {
         }
     }
 
-    /// The instances at the beginning.
     pub(super) fn instances(&self) -> Vec<ProviderId> {
         self.instances.clone()
     }

@@ -52,7 +52,6 @@ pub enum Change {
     Observed(Observation),
     /// The drain of this NodeClaim's Node has ended.
     Drained {
-        /// NodeClaim of the drained Node.
         claim: ClaimName,
     },
 }
@@ -90,7 +89,6 @@ pub struct SimulatedCluster {
     voluntary_drains: BTreeSet<NodeName>,
     /// Nodes to which a pod of a workload was ever bound.
     used_nodes: BTreeSet<NodeName>,
-    /// Provider ids of terminated instances.
     terminated_instances: BTreeSet<ProviderId>,
     /// Whether kubelets of new machines join this cluster.
     kubelets_join: bool,
@@ -106,22 +104,17 @@ pub struct SimulatedCluster {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum ClusterEvent {
     JoinNode(ClaimName),
-    /// A node becomes ready.
     NodeReady(NodeName),
     /// A node's startup taints are removed by their owner.
     RemoveStartupTaints(NodeName),
-    /// A pod starts running.
     StartPod(PodKey, Text),
-    /// A terminating pod is removed.
     RemovePod(PodKey, Text),
-    /// A drain evicts further pods.
     ContinueDrain(ClaimName),
     /// The Node of a terminated instance is removed.
     RemoveNode(NodeName),
 }
 
 impl SimulatedCluster {
-    /// An empty cluster.
     #[must_use]
     pub fn new(settings: ClusterSettings) -> Self {
         Self {
@@ -332,7 +325,6 @@ impl SimulatedCluster {
         provider.is_some_and(|provider| self.nodes.values().any(|node| node.provider_id == *provider))
     }
 
-    /// Ground truth of this cluster.
     #[must_use]
     pub fn ledger(&self) -> &ClusterLedger {
         &self.ledger

@@ -11,7 +11,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// A running balancer; dropping it stops it.
 pub(super) struct Balancer {
-    /// Address for agents.
     pub(super) address: SocketAddr,
     shared: Arc<Shared>,
     _accepting: AbortOnDropHandle<()>,
@@ -26,7 +25,6 @@ struct Shared {
 struct State {
     replicas: Vec<SocketAddr>,
     next: usize,
-    /// Cancels the current connections.
     cut: CancellationToken,
 }
 

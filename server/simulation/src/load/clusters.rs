@@ -75,7 +75,6 @@ impl Clusters {
         }
     }
 
-    /// Starts the bursts.
     pub(super) fn burst(&self) {
         self.bursting.send_replace(Some(true));
     }

@@ -6,7 +6,6 @@ use server::web::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, DIS
 /// Totals since the servers started, or the difference of two of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct DisruptionWaits {
-    /// Plans that began.
     pub begun: f64,
     /// Seconds that they were due before, in sum.
     pub waited: f64,

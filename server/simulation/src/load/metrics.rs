@@ -11,13 +11,11 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Limit for reading metrics.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval between polls of a server's metrics.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A server's metrics.
 pub(crate) struct Metrics(String);
 
 impl Metrics {
@@ -114,7 +112,6 @@ impl Durations {
 /// Upper bounds of median and 99th percentile.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Percentiles {
-    /// Number of durations.
     pub count: u64,
     /// Median, in milliseconds.
     pub p50_ms: f64,
@@ -122,7 +119,6 @@ pub struct Percentiles {
     pub p99_ms: f64,
 }
 
-/// Connection for database statistics.
 pub(super) struct Database {
     pool: PgPool,
     /// Its main process, if started by this run.

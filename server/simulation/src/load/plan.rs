@@ -3,10 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Options of a load run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Number of clusters.
     pub clusters: usize,
     /// Nodes per cluster.
     pub nodes: usize,
@@ -20,19 +18,15 @@ pub struct Plan {
     pub external: Option<ExternalServer>,
     /// The server's database; if absent and no server is external, one is started.
     pub database_url: Option<String>,
-    /// Duration of the measurement.
     pub measured_for: Duration,
     /// Interval at which a client requests quotes over all clusters during the measurement; none if absent.
     pub quote_interval: Option<Duration>,
     /// Disturbances after the measurement.
     pub disturbances: Disturbances,
-    /// Seed of all random choices.
     pub seed: u64,
-    /// Log filter of the servers.
     pub log: String,
 }
 
-/// Which disturbances follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disturbances {
     None,

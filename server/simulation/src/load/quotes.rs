@@ -13,7 +13,6 @@ use crate::pod_template::pod_template;
 /// Pods of a quote. They request more than the nodes of a cluster, which are full, have left.
 const PODS: i32 = 10;
 
-/// Limit for one quote.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Requests one quote after another from the server at `target`, `interval` apart, for the duration of a measurement. The

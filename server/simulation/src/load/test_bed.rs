@@ -85,7 +85,6 @@ impl TestBed {
         Ok(Self { source, external_cloud: external_cloud.map(remote::client).transpose()?, database, postgres })
     }
 
-    /// Address for agents.
     pub(super) fn target(&self) -> String {
         match &self.source {
             ServerSource::External(server) => server.target.clone(),
@@ -93,7 +92,6 @@ impl TestBed {
         }
     }
 
-    /// Addresses of the servers' metrics.
     pub(super) fn pages(&self) -> Vec<SocketAddr> {
         match &self.source {
             ServerSource::External(server) => server.pages.clone(),
@@ -120,7 +118,6 @@ impl TestBed {
         Ok(())
     }
 
-    /// Process ids of the servers.
     pub(super) fn servers(&self) -> Vec<u32> {
         match &self.source {
             ServerSource::External(server) => server.pids.clone(),
@@ -144,7 +141,6 @@ impl TestBed {
         }
     }
 
-    /// Kills a server.
     pub(super) async fn kill(&mut self, number: usize) -> anyhow::Result<()> {
         self.server(number)?.kill().await
     }
@@ -159,7 +155,6 @@ impl TestBed {
         self.server(number)?.restart()
     }
 
-    /// Starts another replica.
     pub(super) fn join(&mut self, plan: &Plan) -> anyhow::Result<()> {
         match &mut self.source {
             ServerSource::Own(own) => own.join(plan),
@@ -199,7 +194,6 @@ impl TestBed {
         Ok(Some(ledgers::launched_twice(&ledger)))
     }
 
-    /// Stops everything that was started.
     pub(super) async fn stop(self) {
         if let ServerSource::Own(own) = self.source {
             for server in own.servers {

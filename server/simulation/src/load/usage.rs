@@ -84,7 +84,6 @@ fn busy(stat: &str) -> Option<(f64, f64)> {
     Some(((all - idle) / TICKS, all / TICKS))
 }
 
-/// A sample of all measurements.
 pub(super) struct UsageSample {
     at: Instant,
     host_processors: Option<(f64, f64)>,
@@ -97,7 +96,6 @@ pub(super) struct UsageSample {
     written: Option<(i64, i64)>,
 }
 
-/// The difference between two samples.
 #[derive(Debug, Default)]
 pub struct Interval {
     pub lasted: Duration,
@@ -113,7 +111,6 @@ pub struct Interval {
     pub servers: Option<Usage>,
     /// This process: agents, clusters, balancer.
     pub generator: Option<Usage>,
-    /// The simulated cloud.
     pub cloud: Option<Usage>,
     /// PostgreSQL with all its processes, if started by this run.
     pub database: Option<Usage>,
@@ -132,7 +129,6 @@ pub struct Usage {
     pub bytes: u64,
     /// Peak memory since the process started, in bytes.
     pub peak: u64,
-    /// Average number of busy processors.
     pub processors: f64,
 }
 

@@ -15,11 +15,8 @@ const EVENTS_KEPT: usize = 100_000;
 /// A launch call that another interface of the cloud has executed or answered.
 #[derive(Debug, Clone)]
 pub struct OtherLaunch {
-    /// Client token.
     pub token: String,
-    /// Cluster name of the tags.
     pub cluster: String,
-    /// NodeClaim name of the tags.
     pub claim: String,
     /// The first launched instance; empty when there is none.
     pub instance: String,

@@ -25,9 +25,7 @@ const UPDATES_BUFFERED: usize = 4096;
 /// Call delays, in milliseconds: minimum and maximum of a random value.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Latency {
-    /// From sending to execution.
     pub arrival_ms: (i64, i64),
-    /// From execution to the response.
     pub answer_ms: (i64, i64),
 }
 

@@ -19,7 +19,6 @@ use super::super::pod_sets;
 
 /// Who asks, and what the trust file grants.
 pub(crate) struct Caller {
-    /// Name for the audit log.
     pub(crate) name: String,
     /// The authenticated client; `None` without authentication.
     pub(crate) client: Option<Client>,

@@ -20,7 +20,6 @@ const SMALL_PLAN_WEIGHT: usize = 2_000;
 /// A cluster whose last plan took longer has no small plans, whatever their weight.
 const FAST_PLAN: Duration = Duration::from_millis(500);
 
-/// Which plans a thread takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlannerClass {
     /// Small plans of clusters whose last plan was fast.
@@ -98,7 +97,6 @@ impl Queue {
         }
     }
 
-    /// Closes the queue.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }

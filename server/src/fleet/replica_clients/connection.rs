@@ -24,13 +24,11 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of an answer: a part has as many rows as the greatest page.
 const MAX_PART_BYTES: usize = 4 * MAX_MESSAGE_BYTES;
 
-/// Client of another replica.
 pub(crate) type ReplicaClient = FleetServiceClient<InterceptedService<Channel, ReplicaCredentials>>;
 
 /// Client of the capacity of another replica.
 pub(crate) type CapacityClient = CapacityServiceClient<InterceptedService<Channel, ReplicaCredentials>>;
 
-/// A connection to another replica.
 #[derive(Clone)]
 pub(crate) struct ReplicaConnection {
     channel: Channel,

@@ -107,7 +107,6 @@ struct Scale<'n> {
     /// Left end and top, in tenths of a pixel and pixels.
     left: i64,
     top: usize,
-    /// Amount drawn so far.
     filled: i64,
 }
 

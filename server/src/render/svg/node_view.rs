@@ -25,7 +25,6 @@ pub(super) struct NodeView<'r> {
     /// Whether it exists and the plan of a repacked cluster removes it.
     pub(super) is_removed: bool,
     pub(super) allocatable: &'r Resources,
-    /// Requests of DaemonSet pods.
     pub(super) daemons: Resources,
     /// Requests of pods that run on it and stay.
     pub(super) running: Resources,

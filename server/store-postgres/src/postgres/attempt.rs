@@ -11,7 +11,6 @@ use tracing::{info, warn};
 
 use store::StoreError;
 
-/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -94,7 +93,6 @@ fn describe(options: &PgConnectOptions) -> String {
     format!("PostgreSQL at {address}, database {database}, as user {user}")
 }
 
-/// Why an attempt failed.
 struct Failure {
     why: String,
     remedy: &'static str,
@@ -152,7 +150,6 @@ mod tests {
 
     use super::*;
 
-    /// An address that refuses connections.
     fn closed_port() -> u16 {
         TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
     }

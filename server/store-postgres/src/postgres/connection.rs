@@ -25,10 +25,8 @@ const SESSION: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
 /// How long a start waits for a database that does not answer yet.
 const START_WAIT: Duration = Duration::from_secs(10);
 
-/// Connection settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Whether migrations may be applied.
     pub migrate: bool,
     /// Pool size. A transaction holds a connection for a few round trips, so ten serve a thousand
     /// clusters.
@@ -45,7 +43,6 @@ impl Default for Settings {
     }
 }
 
-/// A store on PostgreSQL.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     pub(super) pool: PgPool,

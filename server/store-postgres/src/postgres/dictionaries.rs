@@ -50,7 +50,6 @@ const MIN_DICTIONARY_BYTES: usize = 512;
 pub(super) enum RowKind {
     /// Launch orders.
     Launch,
-    /// Decisions with a plan.
     Plan,
     /// Decisions without a plan.
     Text,
@@ -59,9 +58,7 @@ pub(super) enum RowKind {
 /// A compressed text as read from a row.
 #[derive(Debug, Default)]
 pub(super) struct StoredText {
-    /// Number of its dictionary.
     pub(super) sample: Option<i64>,
-    /// DEFLATE stream with checksum.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -70,7 +67,6 @@ pub(super) struct StoredText {
 #[derive(Debug)]
 pub(super) struct CompressedText {
     sample: Option<Arc<Dictionary>>,
-    /// DEFLATE stream with checksum.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -88,7 +84,6 @@ impl CompressedText {
     }
 }
 
-/// Dictionaries known to this process.
 #[derive(Debug, Default)]
 pub(super) struct Dictionaries(Mutex<KnownDictionaries>);
 
@@ -96,7 +91,6 @@ pub(super) struct Dictionaries(Mutex<KnownDictionaries>);
 struct KnownDictionaries {
     /// By scope and kind, the most recently used one last.
     own: BTreeMap<(Scope, RowKind), Vec<Arc<Dictionary>>>,
-    /// The newest of any scope.
     shared: BTreeMap<RowKind, VecDeque<Arc<Dictionary>>>,
 }
 

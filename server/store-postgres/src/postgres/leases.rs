@@ -149,7 +149,6 @@ async fn held_by(connection: &mut PgConnection, scope: &Scope) -> Result<LeaseOu
 
 /// A held lease before its renewal.
 struct HeldLease {
-    /// Term of the lease.
     term: Option<i64>,
     /// Whether the term covers leases outside this renewal.
     shared: bool,

@@ -182,7 +182,6 @@ impl PostgresStore {
     }
 }
 
-/// Returns how many rows changed.
 async fn write_refused(
     connection: &mut PgConnection,
     region: &str,
@@ -225,7 +224,6 @@ async fn write_refused(
     Ok(written.execute(connection).await.map_err(database(CHANGE))?.rows_affected())
 }
 
-/// Returns how many rows changed.
 async fn write_cleared(
     connection: &mut PgConnection,
     region: &str,

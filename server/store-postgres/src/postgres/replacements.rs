@@ -105,7 +105,6 @@ pub(super) async fn open(
     Ok((replacements.collect(), backoffs.collect()))
 }
 
-/// Deletes everything of a cluster.
 pub(super) async fn forget(connection: &mut PgConnection, scope: &str, what: &'static str) -> Result<(), StoreError> {
     sqlx::query!("DELETE FROM replacements WHERE scope = $1", scope)
         .execute(&mut *connection)

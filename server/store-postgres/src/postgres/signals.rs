@@ -17,7 +17,6 @@ const POLL: Duration = Duration::from_millis(500);
 
 const WHAT: &str = "read the change counters";
 
-/// Counters.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Signal {
     Freezes,

@@ -166,7 +166,6 @@ async fn decisions_resume_after_restarts_crashes_and_disconnects() {
     let _gone_already = std::fs::remove_dir_all(&folder);
 }
 
-/// Waits for ten more decisions.
 async fn more_decisions(store: &PostgresStore) {
     let deadline = Instant::now() + RETRY_BUDGET;
     let mut known = None;
@@ -191,7 +190,6 @@ async fn another(server: &LocalPostgres, name: &str) -> String {
     server.url().replace("/postgres", &format!("/{name}")).replacen(&format!("/{name}:"), "/postgres:", 1)
 }
 
-/// The highest migration number.
 fn newest_file() -> i64 {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
     let names = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());

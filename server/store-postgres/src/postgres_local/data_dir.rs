@@ -12,9 +12,7 @@ use super::error::{LocalPostgresError, io_error};
 
 /// Marker file of a Fleetwright data directory.
 const MARKER: &str = "fleetwright-data";
-/// Content of the marker file.
 const MARKER_TEXT: &str = "Fleetwright keeps the PostgreSQL of a server in the folder `postgres` beside this file.\n";
-/// Subdirectory of PostgreSQL.
 const POSTGRES_DIR: &str = "postgres";
 
 /// PostgreSQL's subdirectory of `store.data-dir`.
@@ -59,7 +57,6 @@ pub(super) fn create_temporary(beside: &Path) -> Result<PathBuf, LocalPostgresEr
 
 const RANDOM_SOURCE: &str = "/dev/urandom";
 
-/// Sixteen random hexadecimal digits.
 pub(super) fn random_suffix() -> io::Result<String> {
     let mut bytes = [0; 8];
     fs::File::open(RANDOM_SOURCE)?.read_exact(&mut bytes)?;

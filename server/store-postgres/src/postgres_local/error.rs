@@ -9,10 +9,8 @@ pub(super) const SOCKET_FOLDER_MAX: usize = 90;
 /// Why the local PostgreSQL cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalPostgresError {
-    /// Another server uses the directory.
     #[error("{} is in use by another server on this machine; give each server its own store.data-dir", folder.display())]
     InUse {
-        /// The directory.
         folder: PathBuf,
     },
     /// The data was created by a PostgreSQL version that is not installed.
@@ -21,11 +19,8 @@ pub enum LocalPostgresError {
          data with pg_dump", folder.display()
     )]
     Version {
-        /// The directory.
         folder: PathBuf,
-        /// Major version of the data.
         made_by: String,
-        /// Installed major versions.
         installed: String,
     },
     /// The directory is not empty and has no Fleetwright marker.
@@ -35,7 +30,6 @@ pub enum LocalPostgresError {
         folder.display(), folder.display(), folder.display()
     )]
     UnknownContents {
-        /// The directory.
         folder: PathBuf,
     },
     /// This process runs as root, and the user `postgres` does not exist.
@@ -47,7 +41,6 @@ pub enum LocalPostgresError {
     /// The path is too long for a Unix socket.
     #[error("{} is too long a path for a Unix socket: at most {SOCKET_FOLDER_MAX} bytes; choose a shorter store.data-dir", folder.display())]
     TooLong {
-        /// The socket directory.
         folder: PathBuf,
     },
     /// A file operation or a program start failed.
@@ -55,17 +48,13 @@ pub enum LocalPostgresError {
     System {
         /// Operation, as a verb phrase for the error text.
         what: &'static str,
-        /// File or program.
         path: PathBuf,
-        /// Error of the operating system.
         source: io::Error,
     },
     /// A PostgreSQL program exited with an error.
     #[error("{program} failed: {output}")]
     Failed {
-        /// Program and arguments.
         program: String,
-        /// Its standard error.
         output: String,
     },
 }

@@ -9,9 +9,7 @@ use crate::view::Cursor;
 
 /// Where rows are drawn.
 pub(super) struct Lines<'v> {
-    /// Line of the headings.
     pub(super) top: u16,
-    /// Number of rows.
     pub(super) height: u16,
     pub(super) has_cursor: bool,
     pub(super) cursor: &'v Cursor,

@@ -6,7 +6,6 @@ use crate::key::{Action, Key};
 use crate::row::id;
 use crate::view::{PlannedOn, View};
 
-/// A step of the selection.
 enum Step {
     Up(usize),
     Down(usize),

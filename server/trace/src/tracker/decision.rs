@@ -15,9 +15,7 @@ pub(super) struct TracedDecision {
     /// End of its last span.
     end: Timestamp,
     attributes: Vec<Attribute>,
-    /// Machines that are still followed.
     machines: usize,
-    /// Tries of its record.
     records: u32,
     /// UID of its first pod, and the span of its observation.
     first_pod: Option<(Text, SpanContext)>,

@@ -109,7 +109,6 @@ impl TracedLaunch {
         }
     }
 
-    /// Its Node has joined.
     pub(super) fn set_node(&mut self, node: &NodeName) {
         if !self.attributes.iter().any(|known| known.key == "k8s.node.name") {
             self.attributes.push(attribute("k8s.node.name", node));
@@ -134,7 +133,6 @@ impl TracedLaunch {
         self.ready_span()
     }
 
-    /// Its Node is initialized.
     pub(super) fn set_initialized(&mut self) {
         self.initialized = true;
     }

@@ -67,7 +67,6 @@ impl TracedRemoval {
         self.termination.as_ref().is_some_and(|(terminated, ..)| terminated == provider_id)
     }
 
-    /// The instance is gone.
     pub(super) fn end_termination(&mut self, now: Timestamp) -> Option<Span> {
         let (_, begun, calls) = self.termination.take()?;
         let context = self.root.child("terminate", &self.claim);

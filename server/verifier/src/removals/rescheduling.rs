@@ -61,7 +61,6 @@ fn needs_room(input: &RemovalInput, pod: &RemovalPod) -> bool {
 struct Taken {
     /// Number of all its pods on removed nodes.
     pods: usize,
-    /// Number of the ready ones.
     ready: usize,
     /// Number of the ready ones on the nodes judged so far.
     judged: usize,

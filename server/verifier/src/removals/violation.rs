@@ -41,18 +41,14 @@ pub enum RemovalRule {
     OptIn,
 }
 
-/// One broken rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RemovalViolation {
-    /// The broken rule.
     pub rule: RemovalRule,
-    /// NodeClaim of the removal.
     pub claim: ClaimName,
     /// Its Node; empty when there is none.
     pub node: NodeName,
     /// The pod that the removal must not evict, if one pod breaks the rule.
     pub pod: Option<PodKey>,
-    /// Explanation for the operator.
     pub message: String,
 }
 

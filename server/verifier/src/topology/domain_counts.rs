@@ -161,7 +161,6 @@ impl<'b> DomainCounts<'b> {
 }
 
 impl EligibleDomains {
-    /// Whether the domain may exist.
     #[must_use]
     pub fn contains(&self, domain: u32) -> bool {
         self.possible[domain as usize]

@@ -58,7 +58,6 @@ impl<'a> Domains<'a> {
         &self.keys[key as usize]
     }
 
-    /// The name of a key.
     pub(super) fn key(&self, key: u32) -> &str {
         self.keys[key as usize].key()
     }
@@ -123,12 +122,10 @@ impl<'a> KeyDomains<'a> {
         &self.names
     }
 
-    /// How many hosts there are.
     pub(super) fn hosts(&self) -> u32 {
         u32::try_from(self.of_host.len()).unwrap_or(u32::MAX)
     }
 
-    /// Adds a domain.
     fn add(&mut self, name: &'a str) -> u32 {
         self.names.push(name);
         u32::try_from(self.names.len() - 1).unwrap_or(u32::MAX)

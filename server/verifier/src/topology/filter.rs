@@ -19,7 +19,6 @@ pub(super) enum LeavingNodes<'l> {
     There { later: &'l BTreeSet<u32> },
 }
 
-/// Criteria for counting a host.
 #[derive(Debug)]
 pub struct HostFilter<'a> {
     /// Required labels: the hard topology keys of the pod.
@@ -44,7 +43,6 @@ pub(super) fn is_selective(shape: &PodShape) -> bool {
     !(shape.node_selector.is_empty() && shape.node_affinity.is_empty())
 }
 
-/// Whether a host is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// It is not counted.

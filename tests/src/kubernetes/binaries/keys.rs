@@ -20,7 +20,6 @@ const CLIENTS: [(&str, &str, Option<&str>); 3] = [
 /// The file that is written last: a folder that has it is complete.
 const LAST: &str = "service-accounts.key";
 
-/// URL of the API server.
 pub(super) fn url(port: u16) -> String {
     format!("https://127.0.0.1:{port}")
 }

@@ -9,11 +9,8 @@ use std::ops::{AddAssign, SubAssign};
 /// What pods request, or a node has for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Amount {
-    /// CPU.
     pub millicores: i64,
-    /// Memory.
     pub bytes: i64,
-    /// Number of pods.
     pub pods: i64,
 }
 

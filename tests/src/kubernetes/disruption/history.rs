@@ -20,11 +20,9 @@ const INITIALIZED: &str = "karpenter.sh/initialized";
 pub struct NodeState {
     /// Whether it carries the label of initialized nodes.
     pub is_initialized: bool,
-    /// Its condition Ready.
     pub is_ready: bool,
     /// Whether it has the taint of disrupted nodes, or is deleted and waits for its finalizers.
     pub is_disrupted: bool,
-    /// What its pods may request.
     pub allocatable: Amount,
 }
 
@@ -34,7 +32,6 @@ pub struct PodState {
     pub app: String,
     /// The Node that it is bound to.
     pub node: Option<String>,
-    /// Its condition Ready.
     pub is_ready: bool,
     /// Whether it is deleted and terminates.
     pub is_leaving: bool,
@@ -48,14 +45,12 @@ pub enum Object {
     Pod(Option<PodState>),
 }
 
-/// One stored change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// Resource version. One etcd orders the changes of all kinds by it.
     pub revision: u64,
     /// When the watch received it, for messages.
     pub received: Timestamp,
-    /// Name of the object.
     pub name: String,
     /// The object after it.
     pub object: Object,
@@ -104,7 +99,6 @@ impl PodState {
     }
 }
 
-/// CPU and memory.
 fn amount(quantities: Option<&BTreeMap<String, Quantity>>) -> anyhow::Result<Amount> {
     Ok(Amount { millicores: read("cpu", quantities)?, bytes: read("memory", quantities)?, pods: 0 })
 }

@@ -17,7 +17,6 @@ use tokio::task::JoinHandle;
 use super::history::{Change, NodeState, Object, PodState};
 use crate::kubernetes::cluster::{Cluster, Poll, revision, wait_until};
 
-/// Kinds that are watched.
 const KINDS: usize = 2;
 
 /// Records changes until it is dropped.
@@ -36,7 +35,6 @@ struct Recorded {
     error: Option<String>,
 }
 
-/// Every change is one step.
 fn lock(recorded: &Mutex<Recorded>) -> MutexGuard<'_, Recorded> {
     recorded.lock().unwrap_or_else(PoisonError::into_inner)
 }

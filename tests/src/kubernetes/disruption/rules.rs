@@ -14,22 +14,18 @@ use super::history::{Change, NodeState, Object, PodState};
 pub struct PodBudget {
     /// The Deployment: label `app` of its pods.
     pub app: String,
-    /// Pods that the Deployment has.
     pub replicas: usize,
     /// Its `maxUnavailable`.
     pub max_unavailable: usize,
 }
 
-/// The rules of one disruption.
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// Share of the initialized nodes that may be disrupted at one time, in percent, rounded up as Karpenter does.
     pub node_percent: usize,
-    /// Each Deployment with its budget.
     pub budgets: Vec<PodBudget>,
 }
 
-/// What was seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Changes after each of which the rules held.
@@ -38,7 +34,6 @@ pub struct Observed {
     pub most_disrupted: (usize, usize),
     /// Nodes that began to be disrupted.
     pub nodes_disrupted: usize,
-    /// Pods that were evicted.
     pub evictions: usize,
     /// Fewest pods that a budget had beyond those that it requires.
     pub least_spare: usize,
@@ -78,7 +73,6 @@ pub fn verify(changes: &[Change], since: u64, rules: &Rules) -> anyhow::Result<O
     Ok(observed)
 }
 
-/// All objects at one instant.
 #[derive(Debug, Default)]
 struct State {
     nodes: BTreeMap<String, NodeState>,
@@ -208,13 +202,11 @@ mod tests {
     use super::*;
     use jiff::Timestamp;
 
-    /// Nodes of two cores.
     fn node() -> NodeState {
         let allocatable = Amount { millicores: 2_000, bytes: 2 << 30, pods: 10 };
         NodeState { is_initialized: true, is_ready: true, is_disrupted: false, allocatable }
     }
 
-    /// A pod of two cores.
     fn pod(node: &str) -> PodState {
         let requests = Amount { millicores: 2_000, bytes: 2 << 30, pods: 1 };
         PodState { app: "web".to_owned(), node: Some(node.to_owned()), is_ready: true, is_leaving: false, requests }

@@ -17,7 +17,6 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Duration of a node lease, in seconds (kubelet: nodeLeaseDurationSeconds).
 const LEASE_SECONDS: i32 = 40;
 
-/// Delays of machines and kubelets.
 #[derive(Debug, Clone, Copy)]
 pub struct KubeletTiming {
     /// From launch to the registration of the Node; minimum and maximum.
@@ -65,7 +64,6 @@ fn boot_time(id: &str, (least, most): (Duration, Duration)) -> Duration {
     least + most.saturating_sub(least) * spread / 1_000
 }
 
-/// Whether the Node exists.
 async fn register_node(nodes: &Api<Node>, machine: &Machine, address: &str) -> bool {
     let Ok(node) = serde_json::from_value::<Node>(node(machine, address)) else { return false };
     match nodes.create(&PostParams::default(), &node).await {
@@ -136,7 +134,6 @@ async fn renew_lease(leases: &Api<Lease>, name: &str) -> bool {
     done(leases.patch(name, &PatchParams::apply(WRITER).force(), &Patch::Apply(lease)).await)
 }
 
-/// Whether no retry is necessary.
 fn done<T>(answer: kube::Result<T>) -> bool {
     match answer {
         Ok(_) => true,

@@ -14,7 +14,6 @@ use super::running::{RunningKubelets, lock};
 
 /// An annotation of tests: a pod that has it does not terminate until it is deleted by force.
 pub const STUCK: &str = "fleetwright.test/stuck";
-/// Maximum number of concurrent calls.
 const CONCURRENCY: usize = 16;
 
 /// The next action of a kubelet for a pod.

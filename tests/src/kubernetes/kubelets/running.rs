@@ -11,7 +11,6 @@ pub(super) type RunningKubelets = Arc<Mutex<BTreeMap<String, RunningKubelet>>>;
 #[derive(Debug)]
 pub(super) struct RunningKubelet {
     pub(super) task: JoinHandle<()>,
-    /// IP address of the machine.
     pub(super) address: String,
 }
 

@@ -37,14 +37,12 @@ impl Differences {
         }
     }
 
-    /// One text for each difference.
     pub(super) fn into_texts(self) -> Vec<String> {
         self.0
     }
 }
 
 impl Expectation<'_> {
-    /// Compares fleet and launch templates.
     pub(super) fn compare(&self, seen: &Launch) -> Differences {
         let mut found = Differences::default();
         self.compare_fleet(seen, &mut found);
@@ -140,7 +138,6 @@ impl Expectation<'_> {
         }
     }
 
-    /// Resources that the template tags.
     fn tagged(&self) -> Vec<&'static str> {
         let spot = (self.launch.capacity_type == "spot").then_some("spot-instances-request");
         std::iter::once("network-interface").chain(spot).collect()

@@ -24,7 +24,6 @@ pub(super) enum UserData {
     Verbatim,
 }
 
-/// A launch of one NodePool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExpectedLaunch {
     pub(super) pool: &'static str,
@@ -50,16 +49,13 @@ pub(super) struct Types {
     pub(super) architecture: &'static str,
     pub(super) vcpus_above: i64,
     pub(super) memory_mib_above: i64,
-    /// GB of local NVMe.
     pub(super) nvme_above: Option<i64>,
     /// Categories, families, types.
     pub(super) at_least: (usize, usize, usize),
 }
 
-/// What becomes of an example.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Outcome {
-    /// Its NodePools launch.
     Launches(&'static [ExpectedLaunch]),
     /// Its EC2NodeClass is refused: a condition says this.
     Refused(&'static str),

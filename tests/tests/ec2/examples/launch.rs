@@ -48,7 +48,6 @@ impl Launch {
         Self { fleet: call.parameters.clone(), overrides, templates }
     }
 
-    /// Names of the instance types.
     pub(super) fn instance_types(&self) -> BTreeSet<&str> {
         self.overrides.iter().filter_map(|option| option.instance_type.as_deref()).collect()
     }

@@ -15,7 +15,6 @@ const CLUSTER_NAME: &str = "${CLUSTER_NAME}";
 /// A file of the folder `examples`.
 #[derive(Debug)]
 pub(super) struct Example {
-    /// Path below that folder.
     pub(super) path: String,
     /// NodePools and EC2NodeClasses.
     pub(super) objects: Vec<(ObjectKind, Value)>,

@@ -16,7 +16,6 @@ use tonic::{Request, Response, Status, Streaming};
 /// Capacity of the channel in either direction, in messages.
 const CHANNEL_CAPACITY: usize = 64;
 
-/// Recorded messages of agents.
 #[derive(Debug, Clone)]
 pub(super) struct Recorder {
     server: String,
@@ -41,7 +40,6 @@ impl Recorder {
         (recorder, address)
     }
 
-    /// Every message recorded so far.
     pub(super) fn messages(&self) -> Vec<v1::ConnectRequest> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -78,7 +78,6 @@ impl FakeAgent {
         }
     }
 
-    /// Closes the connection.
     pub(crate) fn disconnect(&mut self) {
         self.link.close_stream();
         (self.requests, self.responses) = (None, None);

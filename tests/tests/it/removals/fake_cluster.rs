@@ -14,9 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::machine_records::{self, class, condition, manifest};
 
-/// Name of the cluster.
 pub(crate) const NAME: &str = "shop";
-/// UID of the cluster.
 pub(crate) const UID: &str = "uid of shop";
 
 /// The objects of the fake cluster, and the executed instructions.
@@ -29,7 +27,6 @@ struct FakeState {
     nodeless: BTreeSet<usize>,
     /// Machines whose NodeClaims are being deleted, by number.
     deleting: BTreeSet<usize>,
-    /// Whether the NodePool is deleted.
     poolless: bool,
     changes: Option<mpsc::Sender<Vec<Record>>>,
     drained: BTreeSet<String>,
@@ -70,7 +67,6 @@ impl FakeCluster {
         state.publish(machines.iter().map(gone).collect());
     }
 
-    /// Lists all Nodes again.
     pub(super) fn show_nodes(&self) {
         let mut state = self.state();
         let again = std::mem::take(&mut state.nodeless);

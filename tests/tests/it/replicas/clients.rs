@@ -12,7 +12,6 @@ use super::FOR_EVER;
 use super::environment::{Server, wait_until};
 use super::fleet_api::two_clusters;
 
-/// The worked example in Rust.
 const RUST_EXAMPLE: &str = env!("CARGO_BIN_EXE_hold_capacity");
 
 /// The folder of the published files.

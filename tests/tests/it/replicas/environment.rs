@@ -67,7 +67,6 @@ impl Server {
     }
 }
 
-/// A cluster of a fleet.
 pub(super) fn fleet_of<'f>(fleet: &'f Value, name: &str) -> Option<&'f Value> {
     let name = format!("clusters/{name}");
     fleet["clusters"].as_array()?.iter().find(|cluster| cluster["name"] == *name)
@@ -159,7 +158,6 @@ impl Environment {
             .into_inner()
     }
 
-    /// What both servers have logged.
     fn logged(&self) -> String {
         [&self.first, &self.second].map(|server| server.lines().join("\n")).join("\n\n")
     }

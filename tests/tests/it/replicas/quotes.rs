@@ -33,7 +33,6 @@ fn answers(response: &Value) -> Vec<Value> {
     quotes.into_iter().map(without_changing).collect()
 }
 
-/// The answer about one cluster.
 fn of<'r>(response: &'r Value, cluster: &str) -> &'r Value {
     let quotes = response["quotes"].as_array().unwrap_or_else(|| panic!("{response:#}"));
     let found = quotes.iter().find(|quote| quote["cluster"] == *format!("clusters/{cluster}"));

@@ -33,7 +33,6 @@ const LONGEST_STANDSTILL: Duration = Duration::from_secs(45);
 const MOST_LAUNCHED: usize = 52;
 
 struct Plan {
-    /// Pods of each Deployment.
     replicas: usize,
     kills: Vec<Kill>,
 }

@@ -18,7 +18,6 @@ struct CertificateScenario {
     test_bed: Arc<TestBed>,
     environment: Environment,
     files: Files,
-    /// Authority of the agents' certificates.
     authority: CertificateAuthority,
 }
 

@@ -33,7 +33,6 @@ const LEEWAY_S: i64 = 30;
 struct Issuer {
     client: Client,
     signer: Signer,
-    /// CA file for its address.
     ca_file: String,
 }
 
@@ -240,7 +239,6 @@ impl TokenScenario {
     }
 }
 
-/// A NodeClaim with Fleetwright's annotation.
 fn stolen() -> Value {
     json!({
         "apiVersion": "karpenter.sh/v1",

@@ -21,7 +21,6 @@ pub(crate) struct NodePod {
     pub(crate) uid: String,
     /// Whether its priority class is `system-cluster-critical` or `system-node-critical`.
     pub(crate) critical: bool,
-    /// Whether a DaemonSet owns it.
     pub(crate) from_daemon_set: bool,
     /// Time by which it must have terminated, including the grace period; `None` while it is not
     /// deleted.

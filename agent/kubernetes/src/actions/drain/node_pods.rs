@@ -24,7 +24,6 @@ use crate::timestamps::now_ms;
 /// Maximum age of a scan of the cache.
 const MAX_AGE: Duration = Duration::from_millis(900);
 
-/// The nodes that are drained.
 #[derive(Debug, Default)]
 pub struct NodePods(Mutex<CachedPods>);
 

@@ -20,7 +20,6 @@ use crate::resource::VOLUME_ATTACHMENT;
 /// Maximum age of a list. Detaching a volume takes some seconds.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
-/// Attachments in one page.
 const PAGE_SIZE: usize = 500;
 
 /// The attachments of the last list.

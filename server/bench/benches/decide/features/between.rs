@@ -8,7 +8,6 @@ use super::scenario::{HOST, Scenario, ZONE, selector};
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Features between pods.
 pub fn all() -> Vec<Feature> {
     let mut all = spreads();
     all.extend(affinities());

@@ -7,7 +7,6 @@ use super::feature::Feature;
 use super::nodes::{request_resource, require_node_affinity};
 use super::scenario::{HOST, Scenario, ZONE, ZONES, selector};
 
-/// Features of the cluster.
 pub fn all() -> Vec<Feature> {
     [volumes(), daemons(), nodes(), unschedulable_pods()].into_iter().flatten().collect()
 }

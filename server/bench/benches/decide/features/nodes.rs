@@ -8,7 +8,6 @@ use super::scenario::{self, HOST, Scenario, TYPE, ZONE, ZONES};
 const FAMILY: &str = "karpenter.k8s.aws/instance-family";
 const CPUS: &str = "karpenter.k8s.aws/instance-cpu";
 
-/// Features of a pod alone.
 pub fn all() -> Vec<Feature> {
     let mut all = selectors();
     all.extend(resources());

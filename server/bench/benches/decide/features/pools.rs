@@ -10,7 +10,6 @@ const FAMILY: &str = "karpenter.k8s.aws/instance-family";
 /// Mean CPU request of the plain workloads, in milli-cores per pod: the mean of the 13 amounts.
 const MEAN_CPU: usize = 1_000;
 
-/// Features of pools.
 pub fn all() -> Vec<Feature> {
     [pool_sets(), limits(), min_values(), capacity(), rules()].into_iter().flatten().collect()
 }

@@ -32,12 +32,9 @@ pub enum Growth {
     Workloads,
 }
 
-/// The manifests of one input.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// Number of pending pods.
     pub pods: usize,
-    /// Manifests of the Deployments.
     pub workloads: Vec<Value>,
     /// NodePools; the first is `default`.
     pub pools: Vec<Value>,

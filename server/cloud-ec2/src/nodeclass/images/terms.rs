@@ -29,7 +29,6 @@ pub(in crate::nodeclass) struct ImageTerms {
     pub(in crate::nodeclass) ids: BTreeSet<Text>,
     /// Names of parameters that have ids.
     pub(in crate::nodeclass) parameters: BTreeSet<Text>,
-    /// Calls for the other terms.
     pub(in crate::nodeclass) requests: BTreeSet<ImageRequest>,
 }
 

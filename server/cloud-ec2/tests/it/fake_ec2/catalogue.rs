@@ -19,13 +19,10 @@ pub(crate) struct SpotRow {
     pub(crate) since: &'static str,
 }
 
-/// What the actions answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Catalogue {
     pub(crate) types: Vec<TypeRow>,
-    /// Type and zone.
     pub(crate) offerings: Vec<(String, String)>,
-    /// Zone name and id.
     pub(crate) zones: Vec<(String, String)>,
     pub(crate) spot: Vec<SpotRow>,
     /// The action and the page, from 0, that is throttled.

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use super::{Answer, Form, catalogue, element, numbered, ok, read};
 
-/// Account of the fake.
 pub(crate) const ACCOUNT: &str = "111122223333";
 
 /// A resource of EC2: its fields, and the values that filters compare.
@@ -70,7 +69,6 @@ fn matches(pattern: &str, value: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == value, |start| value.starts_with(start))
 }
 
-/// An instance profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Profile {
     pub(crate) path: String,
@@ -89,12 +87,10 @@ pub(crate) struct Account {
     pub(crate) roles: BTreeSet<String>,
     /// The answer of `DescribeCluster` by name.
     pub(crate) clusters: BTreeMap<String, Value>,
-    /// Cluster and ARN.
     pub(crate) access_entries: BTreeSet<(String, String)>,
     /// Tenancy, and an element of `PriceList`.
     pub(crate) products: Vec<(&'static str, Value)>,
     pub(crate) catalogue: catalogue::Catalogue,
-    /// Largest page.
     pub(crate) page: Option<usize>,
     pub(crate) log: CallLog,
 }

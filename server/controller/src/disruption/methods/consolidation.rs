@@ -15,14 +15,12 @@ use model::disruption_policy::{ConsolidationPolicy, DisruptionReason};
 use model::removal::RemovalReason;
 use model::{Text, Timestamp};
 
-/// The reason of its decisions.
 pub const CONSOLIDATION: MethodReason = MethodReason {
     kind: "consolidation",
     summary: "pods fit elsewhere at a lower price",
     removal: RemovalReason::Underutilized,
 };
 
-/// The method.
 #[derive(Debug)]
 pub(crate) struct Underutilized;
 

@@ -18,11 +18,9 @@ use model::disruption_policy::DisruptionReason;
 use model::removal::RemovalReason;
 use model::{Text, Timestamp};
 
-/// The reason of its decisions.
 pub const DRIFT: MethodReason =
     MethodReason { kind: "drift", summary: "does not match its NodePool", removal: RemovalReason::Drifted };
 
-/// The method.
 #[derive(Debug)]
 pub(crate) struct Drifted;
 

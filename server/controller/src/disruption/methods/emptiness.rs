@@ -13,10 +13,8 @@ use crate::nodeclaim::DrainTerms;
 use cluster::{ClusterState, PodRecord};
 use model::removal::RemovalReason;
 
-/// The reason of its decisions.
 pub const EMPTY: MethodReason = MethodReason { kind: "empty", summary: "not needed", removal: RemovalReason::Empty };
 
-/// The method.
 #[derive(Debug)]
 pub(crate) struct Emptiness;
 

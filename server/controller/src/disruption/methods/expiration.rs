@@ -15,11 +15,9 @@ use cluster::ClaimRecord;
 use model::Timestamp;
 use model::removal::RemovalReason;
 
-/// The reason of its decisions.
 pub const EXPIRATION: MethodReason =
     MethodReason { kind: "expiration", summary: "older than expireAfter", removal: RemovalReason::Expired };
 
-/// The method.
 #[derive(Debug)]
 pub(crate) struct Expiration;
 

@@ -12,11 +12,9 @@ use cluster::{HOLD, PodRecord};
 use model::removal::RemovalReason;
 use model::{ClaimName, Text};
 
-/// The reason of its decisions.
 pub const HOLD_ENDED: MethodReason =
     MethodReason { kind: "hold-ended", summary: "its hold has ended", removal: RemovalReason::HoldEnded };
 
-/// The method.
 #[derive(Debug)]
 pub(crate) struct HoldEnded;
 

@@ -9,11 +9,9 @@ use crate::disruption::selection::{AnnouncedMachine, SelectionFacts, SelectionIn
 use crate::nodeclaim::DrainTerms;
 use model::removal::RemovalReason;
 
-/// The reason of its decisions.
 pub const INTERRUPTION: MethodReason =
     MethodReason { kind: "interruption", summary: "interrupted by the cloud", removal: RemovalReason::Interrupted };
 
-/// The method.
 #[derive(Debug)]
 pub(crate) struct Interruption;
 

@@ -12,11 +12,9 @@ use crate::nodeclaim::DrainTerms;
 use model::Text;
 use model::removal::RemovalReason;
 
-/// The reason of its decisions.
 pub const REBALANCE: MethodReason =
     MethodReason { kind: "rebalance", summary: "at risk of an interruption", removal: RemovalReason::Rebalanced };
 
-/// The method.
 #[derive(Debug)]
 pub(crate) struct Rebalance;
 

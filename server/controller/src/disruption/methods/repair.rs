@@ -20,11 +20,9 @@ use model::removal::RemovalReason;
 use model::repair_policy;
 use model::{PoolName, Text, Timestamp};
 
-/// The reason of its decisions.
 pub const REPAIR: MethodReason =
     MethodReason { kind: "repair", summary: "unhealthy", removal: RemovalReason::Unhealthy };
 
-/// The method.
 #[derive(Debug)]
 pub(crate) struct Repair;
 

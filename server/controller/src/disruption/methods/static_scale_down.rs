@@ -19,11 +19,9 @@ use model::PoolName;
 use model::eviction_cost::eviction_cost;
 use model::removal::RemovalReason;
 
-/// The reason of its decisions.
 pub const STATIC_SCALE_DOWN: MethodReason =
     MethodReason { kind: "static-scale-down", summary: "more than replicas", removal: RemovalReason::Surplus };
 
-/// The method.
 #[derive(Debug)]
 pub(crate) struct StaticScaleDown;
 

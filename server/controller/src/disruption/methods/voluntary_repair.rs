@@ -19,11 +19,9 @@ use model::interruption::InterruptionKind;
 use model::removal::RemovalReason;
 use model::{Text, Timestamp};
 
-/// The reason of its decisions.
 pub const VOLUNTARY_REPAIR: MethodReason =
     MethodReason { kind: "voluntary-repair", summary: "unhealthy", removal: RemovalReason::Repaired };
 
-/// The method.
 #[derive(Debug)]
 pub(crate) struct VoluntaryRepair;
 

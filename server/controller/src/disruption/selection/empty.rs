@@ -14,7 +14,6 @@ use model::{PoolName, Timestamp};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EmptyMachines {
     pub machines: Vec<EmptyMachine>,
-    /// Their NodePools.
     pub pools: BTreeMap<PoolName, PoolFacts>,
     pub cluster: Option<ClusterBudget>,
 }
@@ -23,7 +22,6 @@ pub struct EmptyMachines {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmptyMachine {
     pub machine: MachineNames,
-    /// What protects it.
     pub protections: Protections,
     /// When a pod was bound to its Node or left it last.
     pub last_pod_event: Option<Timestamp>,

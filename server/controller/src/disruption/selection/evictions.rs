@@ -19,7 +19,6 @@ pub struct MachineEvictions {
 /// The ready pods of a workload on one machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadyPods {
-    /// Number of them.
     pub pods: usize,
     /// Whether no PodDisruptionBudget selects one of them.
     pub is_unprotected: bool,

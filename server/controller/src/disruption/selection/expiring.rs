@@ -5,7 +5,6 @@ use super::result::Selection;
 use crate::Removal;
 use model::{Millis, Text, Timestamp};
 
-/// Machines that expire.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExpiringMachines {
     pub machines: Vec<ExpiringMachine>,

@@ -7,7 +7,6 @@ use model::{ClaimName, NodeName, PoolName, Text, Timestamp};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct MachineNames {
-    /// Its NodeClaim.
     pub claim: ClaimName,
     /// Its Node; empty while there is none.
     pub node: NodeName,
@@ -25,7 +24,6 @@ impl MachineNames {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnnouncedMachine {
     pub machine: MachineNames,
-    /// What the cloud says.
     pub why: Text,
 }
 
@@ -84,18 +82,14 @@ impl Protections {
 /// A NodePool as its budgets are applied.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolFacts {
-    /// Its disruption settings.
     pub policy: DisruptionPolicy,
     /// `spec.replicas` of a static one.
     pub replicas: Option<i64>,
-    /// Counts of its nodes.
     pub nodes: PoolNodes,
 }
 
-/// Initialized Nodes of one NodePool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolNodes {
-    /// Number of them.
     pub total: usize,
     /// Those that are terminating, being replaced or not ready: the NodePool's budgets count them as
     /// disrupted.

@@ -16,7 +16,6 @@ use model::{PoolName, Text, Timestamp};
 pub struct OutgoingMachines {
     /// The machines that a method chose among the candidates and the machines that are under way.
     pub machines: Vec<OutgoingMachine>,
-    /// Their NodePools.
     pub pools: BTreeMap<PoolName, OutgoingPool>,
     pub cluster: Option<ClusterBudget>,
     pub limits: EvictionLimits,
@@ -36,7 +35,6 @@ pub struct OutgoingMachine {
     pub failures: u32,
     /// Whether it has pods that run elsewhere again.
     pub has_pods: bool,
-    /// What protects it.
     pub protections: Protections,
     /// Whether a `terminationGracePeriod` ends its drain.
     pub ends_drains: bool,
@@ -73,7 +71,6 @@ pub struct OutgoingPool {
 pub struct StaticCounts {
     /// `limits.nodes`.
     pub limit: Option<i64>,
-    /// Number of its NodeClaims.
     pub claims: usize,
     /// Number of those that do not leave and are not being replaced.
     pub staying: usize,

@@ -8,19 +8,16 @@ use model::removal::{RemovalInput, RemovalPlan};
 /// judged what guardrails left of it by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovalRecord {
-    /// What the method selected from.
     pub input: SelectionInput,
     /// What guardrails left of the selection, as the verifier judged it: they count the launches and removals of
     /// the whole fleet, so that their answer is recorded and not repeated.
     pub check: RemovalCheck,
-    /// What was decided.
     pub answer: RemovalAnswer,
 }
 
 /// What the verifier judges removals by.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RemovalCheck {
-    /// The facts.
     pub input: RemovalInput,
     pub plan: RemovalPlan,
 }

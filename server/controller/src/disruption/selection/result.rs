@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use crate::Removal;
 use model::{PoolName, Timestamp};
 
-/// What a method selected.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selection {
     /// Machines that may be removed now.
@@ -17,7 +16,6 @@ pub struct Selection {
     pub next_check: Option<Timestamp>,
     /// Number of machines that budgets hold back, by NodePool.
     pub held_by_budget: BTreeMap<PoolName, usize>,
-    /// NodePools whose repairs are blocked.
     pub blocked_repairs: BTreeMap<PoolName, BlockedRepair>,
 }
 
@@ -39,8 +37,6 @@ pub struct PlannedReplacement {
 /// A NodePool with too many unhealthy Nodes for a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockedRepair {
-    /// Number of unhealthy Nodes.
     pub unhealthy: usize,
-    /// Number of all its Nodes.
     pub nodes: usize,
 }

@@ -27,7 +27,6 @@ pub(crate) fn surplus(machines: usize, replicas: i64) -> usize {
 /// Static NodePools with more machines than replicas.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SurplusMachines {
-    /// The NodePools.
     pub pools: BTreeMap<PoolName, SurplusPool>,
 }
 
@@ -44,13 +43,11 @@ pub struct SurplusPool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankedMachine {
     pub machine: MachineNames,
-    /// Whether it has an instance.
     pub is_launched: bool,
     /// When its NodeClaim was created.
     pub created: Option<Timestamp>,
     /// `spec.expireAfter` of its NodeClaim.
     pub expire_after: Option<Millis>,
-    /// What protects it.
     pub protections: Protections,
     /// Whether it has pods that run elsewhere again.
     pub has_pods: bool,

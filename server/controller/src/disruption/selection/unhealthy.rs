@@ -10,17 +10,14 @@ use model::{Millis, PoolName, Text, Timestamp};
 /// When blocked repairs are evaluated again.
 const BLOCKED_RETRY: Millis = Millis::from_mins(5);
 
-/// NodePools with unhealthy machines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnhealthyMachines {
-    /// The NodePools.
     pub pools: BTreeMap<PoolName, UnhealthyPool>,
 }
 
 /// The unhealthy machines of a NodePool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnhealthyPool {
-    /// Number of its Nodes.
     pub nodes: usize,
     /// The unhealthy ones, by name of the Node. Those that leave already count too: they say as much about
     /// the cause.

@@ -8,14 +8,10 @@ use model::ClusterName;
 /// A kind of objects that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountedKind {
-    /// Managed machines that run.
     Machines,
     Nodes,
-    /// NodeClaims.
     Claims,
-    /// NodePools.
     Pools,
-    /// Bound pods.
     Pods,
 }
 
@@ -31,23 +27,19 @@ impl fmt::Display for CountedKind {
     }
 }
 
-/// What a snapshot lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingObjects {
     /// Too large a share of a kind.
     Share {
         kind: CountedKind,
-        /// Number of missing objects.
         lost: usize,
         /// Number of objects before.
         of: usize,
     },
     NodesAndPods,
-    /// All NodePools.
     Pools,
     /// All pods, whatever was there before.
     PodsOfReadyNodes {
-        /// Number of ready Nodes.
         nodes: usize,
     },
 }
@@ -107,7 +99,6 @@ pub struct QuarantineReason {
     /// Where the loss was found.
     pub evidence: LossEvidence,
     pub what: MissingObjects,
-    /// What ends the quarantine.
     pub release: QuarantineRelease,
 }
 

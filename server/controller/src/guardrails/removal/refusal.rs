@@ -9,12 +9,10 @@ use crate::guardrails::rate_limits::ExceededLimit;
 use model::interruption::InterruptionKind;
 use model::{ClusterName, ProviderId, Text};
 
-/// Why a removal is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovalRefusal {
     /// The cloud reports that the instance has ended, while its Node is ready and holds pods.
     EndedUnderReadyNode {
-        /// Number of pods.
         pods: usize,
     },
     /// The cloud does not know the instance, while its Node is ready.
@@ -23,7 +21,6 @@ pub enum RemovalRefusal {
     Unknown(RemovalObstacle),
     /// Its Node is not reported any more, with pods bound to it.
     NodeVanished {
-        /// Number of pods.
         pods: usize,
     },
     /// Neither its Node nor most others are reported any more.
@@ -34,7 +31,6 @@ pub enum RemovalRefusal {
     BulkOverBudget(BulkDeletion),
     /// The instance is in another region, whose API this server does not call for the cluster.
     OtherRegion {
-        /// Provider id of the instance.
         provider_id: ProviderId,
         /// The region whose API is called.
         region: Text,
@@ -46,7 +42,6 @@ pub enum RemovalRefusal {
     },
     /// The tags of the instance name another cluster.
     ForeignInstance {
-        /// Provider id of the instance.
         provider_id: ProviderId,
         /// The cluster that its tags should name.
         cluster: ClusterName,
@@ -68,7 +63,6 @@ pub enum RemovalObstacle {
 /// Why the agent's snapshot, or the cloud's listing, is not trusted as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Distrust {
-    /// The cluster is in quarantine.
     Quarantine(QuarantineReason),
     /// The cloud's listing lacks most instances.
     Listing(ListingLoss),
@@ -77,9 +71,7 @@ pub enum Distrust {
 /// A listing of the cloud lacks most instances that are known to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListingLoss {
-    /// The cluster of the instances.
     pub cluster: ClusterName,
-    /// Number of missing instances.
     pub missing: usize,
     /// Number of instances known to run.
     pub of: usize,
@@ -88,7 +80,6 @@ pub struct ListingLoss {
 /// More machines were deleted by hand than may be removed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BulkDeletion {
-    /// Machines deleted within the window.
     pub deleted: usize,
     /// Machines at the start of the window.
     pub machines: usize,

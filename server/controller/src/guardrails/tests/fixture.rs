@@ -55,7 +55,6 @@ pub(super) fn one_node_per_pod(input: &PlanningInput) -> PlanOutcome {
     Ok((Plan { nodes, order: pods, ..Plan::default() }, report))
 }
 
-/// The planner that servers run.
 pub(super) fn real(input: &PlanningInput) -> PlanOutcome {
     let decision = planner::plan(input).map_err(PlanError::Rejected)?;
     Ok((decision.plan, decision.report))
@@ -64,7 +63,6 @@ pub(super) fn real(input: &PlanningInput) -> PlanOutcome {
 /// The waits of NodePools that changed.
 pub(super) type Waits = Vec<(PoolName, Option<ReplacementWait>)>;
 
-/// Effects that were carried out.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub decisions: Vec<Decision>,
@@ -75,9 +73,7 @@ pub(super) struct Done {
     pub deadlines: Vec<Option<Timestamp>>,
     /// The reason of each of these drains, as the agent repeats it to pods.
     pub drain_reasons: Vec<String>,
-    /// Events that were recorded.
     pub events: Vec<EventOrder>,
-    /// NodeClaims whose instances were terminated.
     pub terminated: Vec<(Timestamp, ClaimName)>,
     /// NodeClaims that were removed, in that order.
     pub removed: Vec<(Timestamp, ClaimName)>,
@@ -95,7 +91,6 @@ pub(super) struct Done {
     pub ended_replacements: Vec<(Timestamp, Vec<ClaimName>, Waits)>,
     /// What was written of the costs of machines.
     pub costs: Vec<CostInterval>,
-    /// What was written of holds.
     pub holds: Vec<(HoldId, HoldStatus)>,
     /// EC2NodeClasses that were to be resolved, for tests that answer.
     pub node_class_queries: Vec<NodeClassQuery>,
@@ -103,14 +98,12 @@ pub(super) struct Done {
     pub acts: usize,
 }
 
-/// The world.
 pub(super) struct Fixture {
     pub controller: SynchronousController,
     pub now: i64,
     pub done: Done,
     /// Launches fail for lack of capacity.
     pub no_capacity: bool,
-    /// Launches are refused.
     pub refused: bool,
     /// Launches are not answered.
     pub slow_cloud: bool,
@@ -474,7 +467,6 @@ impl Fixture {
         unplaced.iter().map(|pod| (pod.pod.clone(), pod.reasons.iter().map(|r| r.message.clone()).collect())).collect()
     }
 
-    /// NodeClaims that were drained.
     pub fn drained(&self) -> BTreeSet<ClaimName> {
         self.done.drained.iter().map(|(_, claim)| claim.clone()).collect()
     }

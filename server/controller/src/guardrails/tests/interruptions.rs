@@ -142,7 +142,6 @@ fn maintenance_that_the_cloud_tells_of_no_more_is_forgotten() {
     assert_eq!((drains(&world), launches(&world)), (vec![], vec![]));
 }
 
-/// NodeClaims whose removal waits.
 fn waiting(world: &Fixture) -> Vec<String> {
     let view = world.controller.view(&text("c")).unwrap();
     view.guardrails.waiting_removals.iter().map(|waiting| waiting.claim.to_string()).collect()

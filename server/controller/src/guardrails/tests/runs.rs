@@ -277,7 +277,6 @@ fn a_pod_in_backoff_has_a_reason() {
     assert_eq!(world.controller.view(&text("c")).map(|view| view.guardrails.pods_waiting), Some(1));
 }
 
-/// The NodeClaim of a launch.
 fn launched(world: &Fixture, number: usize) -> String {
     world.done.launches[number].1.claim.to_string()
 }

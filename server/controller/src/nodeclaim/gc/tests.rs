@@ -105,7 +105,6 @@ fn an_instance_of_another_cluster_is_reported_once_and_not_changed() {
     assert!(ended(&later).is_empty() && !later.iter().any(|effect| matches!(effect, Effect::ReportFinding { .. })));
 }
 
-/// NodeClaims whose instances are inspected.
 fn asked(effects: &[Effect]) -> Vec<&str> {
     let asked = effects.iter().filter_map(|effect| match effect {
         Effect::Inspect { claim, .. } => Some(claim.as_ref()),

@@ -21,7 +21,6 @@ pub(crate) enum LaunchOutcome {
 
 /// First stages.
 impl ManagedClaim {
-    /// The NodeClaim of a decision.
     pub fn from_decision(planned: PlannedMachine, decision: DecisionId, revision: Text, now: Timestamp) -> Self {
         let (name, pool) = (planned.claim.name.clone(), planned.claim.pool.clone());
         let decided = Decided { machine: planned, decision, revision };
@@ -60,7 +59,6 @@ impl ManagedClaim {
     }
 }
 
-/// Launch.
 impl ManagedClaim {
     /// Planned → Creating: the decision is durable.
     pub fn begin_creation(&mut self, now: Timestamp) -> bool {
@@ -141,7 +139,6 @@ impl ManagedClaim {
     }
 }
 
-/// Termination.
 impl ManagedClaim {
     /// Launched, Registered or Initialized → Draining.
     pub fn begin_drain(&mut self, reason: TerminationReason, terms: DrainTerms, now: Timestamp) -> bool {

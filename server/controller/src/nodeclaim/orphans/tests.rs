@@ -64,7 +64,6 @@ fn remove(controller: &mut SynchronousController, second: i64, name: &str) -> Ve
     observe(controller, second, Observation::Delete(Key::Claim(text(name))))
 }
 
-/// The cloud lists all machines.
 fn list(controller: &mut SynchronousController, second: i64) -> Vec<Effect> {
     list_these(controller, second, NAMES.iter().map(|name| instance(name, name)).collect())
 }
@@ -99,7 +98,6 @@ fn terminated(effects: &[Effect]) -> Vec<&str> {
     ended.collect()
 }
 
-/// Pods that decisions are about.
 fn planned(effects: &[Effect]) -> Vec<&PodKey> {
     let decided = effects.iter().filter_map(|effect| match effect {
         Effect::RecordDecision(decision) => Some(&decision.launches),

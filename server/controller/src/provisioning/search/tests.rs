@@ -63,7 +63,6 @@ fn add_pod(controller: &mut SynchronousController, name: &str, now: i64) {
     controller.handle(Event::Observed { cluster: text("c"), observation }, at(now));
 }
 
-/// The queued requests.
 fn requests(controller: &SynchronousController) -> Vec<String> {
     let kind = |is_search: bool| if is_search { "search" } else { "first packing" };
     controller.waiting.iter().map(|request| format!("{}: {}", request.cluster, kind(request.is_search()))).collect()

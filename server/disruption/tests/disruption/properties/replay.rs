@@ -27,7 +27,6 @@ struct Host {
     is_drained: bool,
 }
 
-/// A pod that is bound.
 #[derive(Debug, Clone)]
 struct Bound {
     namespace: Text,

@@ -31,7 +31,6 @@ impl Demand {
         self.tagged("aws:RequestTag", tags)
     }
 
-    /// The resource has these tags.
     pub(crate) fn of(self, tags: &Tags) -> Self {
         self.tagged("aws:ResourceTag", tags)
     }
@@ -54,7 +53,6 @@ impl Demand {
         self.resource.as_deref()
     }
 
-    /// Condition keys with their values.
     pub(super) fn keys(&self) -> &BTreeMap<String, String> {
         &self.keys
     }

@@ -27,13 +27,11 @@ const OVERRIDE: [&str; 5] = ["AvailabilityZone", "ImageId", "InstanceType", "Pri
 /// Maximum number of launch template configurations (API reference: CreateFleet).
 const MAX_CONFIGS: usize = 50;
 
-/// What a fleet launches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     Spot,
     OnDemand,
     CapacityBlock,
-    /// Interruptible capacity reservations.
     ReservedCapacity,
 }
 
@@ -48,7 +46,6 @@ pub(crate) enum Strategy {
     Request,
 }
 
-/// One override of one configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LaunchOption {
     /// `LaunchTemplateSpecification`.

@@ -51,7 +51,6 @@ impl Candidate {
     }
 }
 
-/// Why an option cannot launch.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LaunchError {
     code: String,
@@ -71,7 +70,6 @@ impl From<LaunchError> for Node {
     }
 }
 
-/// What options refer to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Resolver<'a> {
     pub(crate) region: &'a Region,

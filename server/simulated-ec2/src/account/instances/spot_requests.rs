@@ -28,7 +28,6 @@ fn status_code(reports: &Reports, instance: &Instance) -> &'static str {
 }
 
 impl Instances {
-    /// DescribeSpotInstanceRequests.
     pub(crate) fn describe_spot_requests(&self, reports: &Reports, call: &Context<'_>) -> Result<Fields, ApiError> {
         let filters = Filters::read(call.parameters, &FILTERS, true)?;
         let passes = |instance: &&Instance| {

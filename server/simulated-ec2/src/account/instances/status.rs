@@ -59,7 +59,6 @@ impl Reports {
 }
 
 impl Instances {
-    /// DescribeInstanceStatus.
     pub(crate) fn describe_status(
         &self,
         region: &Region,
@@ -94,7 +93,6 @@ impl Instances {
     }
 }
 
-/// Code of a scheduled retirement.
 const RETIREMENT: &str = "instance-retirement";
 
 /// Status of the checks of an instance.

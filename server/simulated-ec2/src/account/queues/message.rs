@@ -16,7 +16,6 @@ pub(super) struct Message {
     received: u64,
 }
 
-/// A receipt handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Receipt {
     pub(super) number: u64,

@@ -63,7 +63,6 @@ pub fn object(cluster: &SimulatedCluster, object: &Object) -> Option<Record> {
     })
 }
 
-/// Encodes a deletion.
 pub fn removal(key: &Key) -> Record {
     use v1::ObjectKind as Kind;
     match key {

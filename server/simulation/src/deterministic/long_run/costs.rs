@@ -74,7 +74,6 @@ impl Costs {
 /// What the store has at the end of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StoredCosts {
-    /// What it was spent on.
     pub parts: CostParts,
     /// Until when all machines are charged.
     pub until: Timestamp,
@@ -99,7 +98,6 @@ pub struct Savings {
 }
 
 impl StoredCosts {
-    /// The whole.
     #[must_use]
     pub fn total(&self) -> MicroUsd {
         MicroUsd(self.parts.total())
@@ -139,7 +137,6 @@ impl StoredCosts {
     }
 }
 
-/// Machines whose instances run.
 fn observed(view: &ClusterView, now: Timestamp) -> impl Iterator<Item = ObservedMachine> {
     let runs = |machine: &&MachineView| machine.stage != StageKind::Deleting;
     view.machines().filter(runs).filter_map(move |machine| {

@@ -5,7 +5,6 @@ use server::web::metrics_of_cluster;
 
 use crate::deterministic::Simulation;
 
-/// Metrics are scraped so often.
 const INTERVAL: Millis = Millis::from_mins(1);
 
 /// The metrics of the cluster at a time.

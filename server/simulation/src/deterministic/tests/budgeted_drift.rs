@@ -79,9 +79,7 @@ impl Progress {
     }
 }
 
-/// What a drift took.
 struct DriftReport {
-    /// Drifted machines.
     drifted: usize,
     launched: usize,
     /// From the change of the template to the end of the last of them.

@@ -9,7 +9,6 @@ use crate::deterministic::setup::{GIB, MINUTE, Setup, catalogue, pool, workload}
 use crate::deterministic::tests::one_server::run;
 
 const SEEDS: std::ops::Range<u64> = 0..3;
-/// Shapes of pods.
 const SHAPES: u64 = 40;
 /// All machines of the first plan are launched by then: batches end after 10 s at most.
 const FIRST_PLAN_MS: i64 = 15_000;
@@ -39,7 +38,6 @@ fn mixed_burst(seed: u64) -> Setup {
     setup
 }
 
-/// What became of a burst.
 #[derive(Debug, Default)]
 struct Outcome {
     /// Prices of the machines of the first plan together, in micro-dollars per hour.

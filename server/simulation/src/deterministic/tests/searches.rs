@@ -6,7 +6,6 @@ use crate::deterministic::Simulation;
 use crate::deterministic::tests::one_server::{Totals, bursts, one_server, run, totals};
 use cloud::simulated::FaultProfile;
 
-/// Clusters whose pods arrive together.
 const CLUSTERS: usize = 12;
 
 /// A run of the same pods in every cluster, with these limits on searches.

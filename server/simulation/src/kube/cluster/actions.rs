@@ -13,7 +13,6 @@ use cluster::planning::UNREGISTERED;
 /// Interval between two steps of a drain, in milliseconds.
 const DRAIN_POLL_MS: i64 = 1_000;
 
-/// Outcome of an instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The instruction is carried out.
@@ -308,7 +307,6 @@ impl SimulatedCluster {
     }
 }
 
-/// The taint of a removal.
 pub(super) fn disrupted_taint() -> Taint {
     Taint { key: Text::from(DISRUPTED), value: Text::default(), effect: Effect::NoSchedule }
 }

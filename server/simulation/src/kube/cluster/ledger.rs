@@ -12,7 +12,6 @@ const DAY: Millis = Millis::from_hours(24);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterLedger {
     pub pods_created: u64,
-    /// Pods that started running.
     pub pods_ran: u64,
     pub(crate) pods_evicted: u64,
     /// When pods were evicted, oldest first, and the moves of each within the day before, this one included.
@@ -23,7 +22,6 @@ pub struct ClusterLedger {
     /// When Nodes were tainted for their removal, by provider id.
     pub(crate) tainted: BTreeMap<ProviderId, Timestamp>,
     pub(crate) nodes_joined: u64,
-    /// Nodes that were removed.
     pub(crate) nodes_removed: u64,
     /// Longest time from creation to running, in milliseconds.
     pub longest_wait_ms: i64,
@@ -31,7 +29,6 @@ pub struct ClusterLedger {
     not_run: BTreeMap<PodKey, Timestamp>,
     /// Pods removed before they ran.
     withdrawn: u64,
-    /// Existing Nodes.
     nodes: BTreeSet<NodeName>,
 }
 

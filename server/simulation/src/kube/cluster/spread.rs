@@ -88,7 +88,6 @@ impl SimulatedCluster {
         zones
     }
 
-    /// Whether the Node exists.
     pub(crate) fn has_node(&self, node: &NodeName) -> bool {
         self.nodes.contains_key(node)
     }

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 /// Pods of one template, as managed by a Deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {
-    /// Namespace of the pods.
     pub namespace: Text,
     /// Name, unique in the cluster.
     pub name: Text,
@@ -20,7 +19,6 @@ pub struct Workload {
     pub manifest: Text,
     /// Scheduling constraints and requests, as the manifest parser reads them.
     pub shape: Arc<PodShape>,
-    /// Labels of the pods.
     pub labels: Arc<Labels>,
     /// Whether and how long pods must not be disrupted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
@@ -53,7 +51,6 @@ pub(crate) fn pod_spec(cpu: i64, memory: i64) -> Value {
     json!({ "containers": [{ "name": "main", "resources": { "requests": requests } }] })
 }
 
-/// A workload and its pods.
 #[derive(Debug, Clone)]
 pub(super) struct WorkloadState {
     pub(super) workload: Workload,
