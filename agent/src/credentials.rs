@@ -22,9 +22,7 @@ pub(crate) enum CredentialsError {
     },
     /// The content of the token file is no valid token.
     #[error("the token in {} cannot be sent: it is empty or has invalid characters", path.display())]
-    Token {
-        path: PathBuf,
-    },
+    Token { path: PathBuf },
     #[error("cannot use the certificates that server.ca-file and server.client-certificate name: {0}")]
     Certificates(String),
 }

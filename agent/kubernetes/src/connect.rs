@@ -23,10 +23,7 @@ pub(crate) const DEFAULT_NAMESPACE: &str = "fleetwright-system";
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error("cannot use the kubeconfig {}: {reason}", path.display())]
-    Kubeconfig {
-        path: PathBuf,
-        reason: String,
-    },
+    Kubeconfig { path: PathBuf, reason: String },
     /// Neither a service account nor a kubeconfig exists.
     #[error(
         "cannot connect to the API server: no service account is mounted and no kubeconfig was found ({0}); \

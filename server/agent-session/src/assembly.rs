@@ -10,10 +10,7 @@ use super::decode::{DecodeError, Decoded, Decoder};
 pub(crate) enum Incomplete {
     /// A part is missing or duplicated.
     #[error("snapshot {id} is incomplete: {what}")]
-    Torn {
-        id: u64,
-        what: String,
-    },
+    Torn { id: u64, what: String },
     #[error(transparent)]
     DecodeError(#[from] DecodeError),
 }

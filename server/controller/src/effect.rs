@@ -79,15 +79,9 @@ pub enum Effect {
         notices: Vec<(ProviderId, InterruptionKind)>,
     },
     /// Ask the store for the probes of offerings; answered by `ProbesAnswered`, or not at all.
-    ClaimProbes {
-        cluster: ClusterName,
-        keys: Vec<OfferingKey>,
-    },
+    ClaimProbes { cluster: ClusterName, keys: Vec<OfferingKey> },
     /// Close the launch record of a NodeClaim: no operation is in progress for it. Not answered.
-    CloseLaunch {
-        cluster: ClusterName,
-        claim: ClaimName,
-    },
+    CloseLaunch { cluster: ClusterName, claim: ClaimName },
     /// Record the instance of a launch whose outcome was not recorded. Not answered.
     RecordLaunched {
         cluster: ClusterName,
@@ -107,11 +101,7 @@ pub enum Effect {
         at: Timestamp,
     },
     /// Write what has become of a hold. Not answered.
-    WriteHold {
-        cluster: ClusterName,
-        hold: HoldId,
-        status: Box<HoldStatus>,
-    },
+    WriteHold { cluster: ClusterName, hold: HoldId, status: Box<HoldStatus> },
     /// Persist the object counts of a cluster, replacing the previous ones. Not answered.
     PersistCounts {
         cluster: ClusterName,
@@ -125,15 +115,10 @@ pub enum Effect {
         intervals: Vec<CostInterval>,
     },
     /// Report a finding to users. Not answered.
-    ReportFinding {
-        cluster: ClusterName,
-        finding: Finding,
-    },
+    ReportFinding { cluster: ClusterName, finding: Finding },
     /// The view of this cluster has changed; read it with
     /// [`RegionController::view`](super::RegionController::view).
-    PublishView {
-        cluster: ClusterName,
-    },
+    PublishView { cluster: ClusterName },
 }
 
 impl Effect {
@@ -175,10 +160,7 @@ pub enum Instruction {
     /// Create this NodeClaim; an existing one of that name is accepted.
     CreateClaim(ClaimOrder),
     /// Write the launched instance into the NodeClaim's labels and status.
-    MarkLaunched {
-        claim: ClaimName,
-        facts: LaunchedFacts,
-    },
+    MarkLaunched { claim: ClaimName, facts: LaunchedFacts },
     /// Copy labels and taints to the Node, then remove `karpenter.sh/unregistered` and set
     /// `karpenter.sh/registered`.
     RegisterNode {
@@ -193,15 +175,9 @@ pub enum Instruction {
         nominations: Vec<PodNomination>,
     },
     /// Nominate pods for this Node, which is registered already.
-    NominatePods {
-        node: NodeName,
-        nominations: Vec<PodNomination>,
-    },
+    NominatePods { node: NodeName, nominations: Vec<PodNomination> },
     /// Set `karpenter.sh/initialized` on Node and NodeClaim.
-    InitializeNode {
-        claim: ClaimName,
-        node: NodeName,
-    },
+    InitializeNode { claim: ClaimName, node: NodeName },
     /// Taint the Node `karpenter.sh/disrupted` and evict its pods; answered when no pod is left
     /// that needs eviction.
     Drain {

@@ -48,7 +48,9 @@ pub enum Event {
     /// A plan was computed or rejected.
     Planned(Box<PlanAnswer>),
     /// A decision is durable and may be executed.
-    Recorded { decision: DecisionId },
+    Recorded {
+        decision: DecisionId,
+    },
     Launched(Box<Launched>),
     /// A launch failed definitively: no instance exists for this attempt.
     LaunchFailed {

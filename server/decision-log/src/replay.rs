@@ -27,27 +27,15 @@ pub enum ReplayError {
         "decision {number} of {scope} ({kind}) cannot be repeated: what it was made from was not recorded, as with \
          removals that earlier versions recorded; its reasons are in `fleetwright history {number}`"
     )]
-    NotRecorded {
-        number: u64,
-        scope: String,
-        kind: String,
-    },
+    NotRecorded { number: u64, scope: String, kind: String },
     /// Part of the log is missing.
     #[error(
         "decision {number} cannot be replayed: {what} of the log of {scope} is not in the store; it was pruned or deleted"
     )]
-    Missing {
-        number: u64,
-        scope: String,
-        what: String,
-    },
+    Missing { number: u64, scope: String, what: String },
     /// Part of the log was modified.
     #[error("decision {number} cannot be replayed: {what} was changed after it was written: {why}")]
-    Changed {
-        number: u64,
-        what: String,
-        why: String,
-    },
+    Changed { number: u64, what: String, why: String },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -67,7 +55,10 @@ pub struct RecordedDecision {
 /// A recorded plan, with what it was made from besides the planning input.
 #[derive(Debug)]
 pub enum RecordedPlan {
-    Pods { plan: Plan, report: PlanReport },
+    Pods {
+        plan: Plan,
+        report: PlanReport,
+    },
     Disruption {
         request: DisruptionRequest,
         answer: Box<DisruptionAnswer>,

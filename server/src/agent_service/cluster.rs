@@ -74,13 +74,7 @@ impl AgentRateLimiter {
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// A stream and its first message. Cancelling `cancel` ends it.
-    Opened {
-        stream: u64,
-        hello: Box<v1::Hello>,
-        peer: String,
-        responses: ResponseSender,
-        cancel: CancellationToken,
-    },
+    Opened { stream: u64, hello: Box<v1::Hello>, peer: String, responses: ResponseSender, cancel: CancellationToken },
     /// A message of the agent.
     Received { stream: u64, request: Box<v1::ConnectRequest> },
     /// The stream has ended.

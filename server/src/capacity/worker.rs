@@ -19,7 +19,10 @@ use super::known_facts::KnownFacts;
 pub(crate) enum Job {
     Quote(QuoteJob),
     /// Takes a cluster that is prepared for the quotes to come, unless the thread has later facts.
-    Take { cluster: Box<Prepared>, taken: oneshot::Sender<()> },
+    Take {
+        cluster: Box<Prepared>,
+        taken: oneshot::Sender<()>,
+    },
     /// Drops a cluster that this process does not decide for any more.
     Forget(ClusterName),
 }

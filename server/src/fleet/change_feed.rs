@@ -32,9 +32,7 @@ pub enum Topic {
         known: KnownFreezes,
     },
     /// Refused offerings of this region, including those recorded by earlier processes.
-    Offerings {
-        scope: Scope,
-    },
+    Offerings { scope: Scope },
     Holds {
         /// Clusters that had holds at the last read.
         known: BTreeSet<ClusterName>,

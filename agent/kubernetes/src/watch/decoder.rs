@@ -15,7 +15,10 @@ pub(super) enum EventKind {
     Added,
     Deleted,
     /// No object: the watch has reached this resource version.
-    Bookmark { version: String, end_of_initial: bool },
+    Bookmark {
+        version: String,
+        end_of_initial: bool,
+    },
     /// A `Status` with the error.
     Error,
 }

@@ -32,9 +32,5 @@ pub enum DecodeError {
     },
     /// Limit on the state of one agent exceeded.
     #[error("{what}: {found} exceed the limit of {limit}")]
-    LimitExceeded {
-        what: &'static str,
-        found: u64,
-        limit: u64,
-    },
+    LimitExceeded { what: &'static str, found: u64, limit: u64 },
 }

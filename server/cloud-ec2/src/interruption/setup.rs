@@ -67,7 +67,10 @@ pub enum Change {
         from: Option<String>,
     },
     /// Creates a rule, or changes its pattern or state.
-    PutRule { rule: RuleTemplate, exists: bool },
+    PutRule {
+        rule: RuleTemplate,
+        exists: bool,
+    },
     /// Makes the queue a target of a rule.
     PutTarget {
         rule: String,

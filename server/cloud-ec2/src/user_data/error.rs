@@ -21,11 +21,7 @@ pub enum UserDataError {
     },
     /// A value that the family requires.
     #[error("{field} is missing, and {family} nodes cannot join without it: {remedy}")]
-    Missing {
-        field: &'static str,
-        family: &'static str,
-        remedy: &'static str,
-    },
+    Missing { field: &'static str, family: &'static str, remedy: &'static str },
     /// A value that the node would refuse.
     #[error("{field}: found {found:?}, allowed: {allowed}")]
     Invalid {

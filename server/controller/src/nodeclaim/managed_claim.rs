@@ -67,7 +67,9 @@ pub struct LaunchedInstance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CloudRetry {
     /// Describe the instance of this launch attempt.
-    Describe { attempt: u32 },
+    Describe {
+        attempt: u32,
+    },
     Terminate,
 }
 

@@ -55,11 +55,7 @@ pub(crate) enum Blocked {
     /// The on-demand floor or the maximum spot share of the pool.
     SpotShare,
     /// Too few distinct values of a label (`minValues`).
-    MinValues {
-        key: Text,
-        wanted: u32,
-        found: u32,
-    },
+    MinValues { key: Text, wanted: u32, found: u32 },
     /// The node limit of the pool is reached.
     NodeLimit,
     /// These instance types have open offerings, but exceed the limits of the pool.

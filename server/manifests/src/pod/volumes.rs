@@ -11,10 +11,7 @@ pub enum PodVolume {
     /// A PersistentVolumeClaim by name.
     Claim(Text),
     /// A claim that is created for the pod, with the name `<pod>-<volume>`.
-    Ephemeral {
-        volume: Text,
-        template: ClaimSpec,
-    },
+    Ephemeral { volume: Text, template: ClaimSpec },
     /// An EBS volume by id.
     Ebs(Text),
 }

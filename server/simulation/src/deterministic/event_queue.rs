@@ -131,9 +131,14 @@ pub(super) struct ArmedFaults {
 /// A moment that armed faults wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trigger {
-    Drained { sim_cluster: usize },
+    Drained {
+        sim_cluster: usize,
+    },
     /// A process is about to call a launch.
-    Launches { process: usize, cluster: ClusterName },
+    Launches {
+        process: usize,
+        cluster: ClusterName,
+    },
 }
 
 /// A connection between one agent and one process.

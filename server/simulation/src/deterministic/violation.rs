@@ -12,70 +12,169 @@ pub(super) const COLLECTION_BOUND: Millis = Millis::from_mins(20);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Violation {
     /// A launch was called for a NodeClaim that the cluster does not have.
-    LaunchBeforeClaim { cluster: ClusterName, claim: ClaimName },
+    LaunchBeforeClaim {
+        cluster: ClusterName,
+        claim: ClaimName,
+    },
     /// Two instances were launched for one NodeClaim.
-    LaunchedTwice { cluster: ClusterName, claim: ClaimName },
+    LaunchedTwice {
+        cluster: ClusterName,
+        claim: ClaimName,
+    },
     /// An instance ran for long without a NodeClaim and without being drained.
-    Unclaimed { cluster: ClusterName, instance: Text },
+    Unclaimed {
+        cluster: ClusterName,
+        instance: Text,
+    },
     /// A process called the cloud for a cluster whose lease another process held.
-    FencedCall { cluster: ClusterName, what: String },
+    FencedCall {
+        cluster: ClusterName,
+        what: String,
+    },
     /// The store took a write under an expired epoch.
-    LateWrite { cluster: ClusterName },
+    LateWrite {
+        cluster: ClusterName,
+    },
     /// A launch or removal was decided while the fleet was frozen.
-    DecidedFrozen { cluster: ClusterName },
+    DecidedFrozen {
+        cluster: ClusterName,
+    },
     /// An agent carried out an instruction of an expired epoch.
-    OldEpoch { cluster: ClusterName, instruction: Text, epoch: u64, highest: u64 },
+    OldEpoch {
+        cluster: ClusterName,
+        instruction: Text,
+        epoch: u64,
+        highest: u64,
+    },
     /// Two processes sent instructions in one epoch.
-    TwoOwners { cluster: ClusterName, epoch: u64 },
-    OverLimit { cluster: ClusterName, pool: PoolName },
+    TwoOwners {
+        cluster: ClusterName,
+        epoch: u64,
+    },
+    OverLimit {
+        cluster: ClusterName,
+        pool: PoolName,
+    },
     /// More nodes are removed at one time than the NodePool's budgets allow.
-    OverBudget { cluster: ClusterName, claims: Vec<ClaimName>, allowed: usize },
+    OverBudget {
+        cluster: ClusterName,
+        claims: Vec<ClaimName>,
+        allowed: usize,
+    },
     /// More nodes are removed at one time than the budget of the cluster allows.
-    OverClusterBudget { cluster: ClusterName, claims: Vec<ClaimName>, allowed: usize },
+    OverClusterBudget {
+        cluster: ClusterName,
+        claims: Vec<ClaimName>,
+        allowed: usize,
+    },
     /// A voluntary drain began while no window or budget of its NodePool permitted one.
-    OutsideWindow { cluster: ClusterName, claim: ClaimName },
+    OutsideWindow {
+        cluster: ClusterName,
+        claim: ClaimName,
+    },
     /// A voluntary drain began while its pods had no room on initialized Nodes.
-    NoCapacity { cluster: ClusterName, claim: ClaimName, pod: String },
+    NoCapacity {
+        cluster: ClusterName,
+        claim: ClaimName,
+        pod: String,
+    },
     /// A workload that is spread over zones stands less evenly after a voluntary removal.
-    SpreadLost { cluster: ClusterName, workload: Text },
+    SpreadLost {
+        cluster: ClusterName,
+        workload: Text,
+    },
     /// There are more new machines in a NodePool than pods and replaced nodes require.
-    TwoReplacements { cluster: ClusterName, pool: PoolName, machines: usize, needed: usize },
+    TwoReplacements {
+        cluster: ClusterName,
+        pool: PoolName,
+        machines: usize,
+        needed: usize,
+    },
     /// A pod was evicted although its PodDisruptionBudget allowed no disruption.
-    PodBudgetBroken { cluster: ClusterName },
+    PodBudgetBroken {
+        cluster: ClusterName,
+    },
     /// A pod was moved again within 24 hours.
-    MovedAgain { cluster: ClusterName, moves: usize },
+    MovedAgain {
+        cluster: ClusterName,
+        moves: usize,
+    },
     /// More instances were launched or removed within a window than allowed.
-    OverCap { cluster: ClusterName, what: &'static str },
+    OverCap {
+        cluster: ClusterName,
+        what: &'static str,
+    },
     /// A removal was decided although its launches fail.
-    RemovedWhileFailing { cluster: ClusterName },
+    RemovedWhileFailing {
+        cluster: ClusterName,
+    },
     /// A removal was decided by a process that had read of the failing launches of others.
-    RemovedWhileOthersFail { cluster: ClusterName },
+    RemovedWhileOthersFail {
+        cluster: ClusterName,
+    },
     /// A NodeClaim was deleted while its instance ran on.
-    Orphaned { cluster: ClusterName, claim: ClaimName },
+    Orphaned {
+        cluster: ClusterName,
+        claim: ClaimName,
+    },
     /// A NodeClaim was deleted, with its Node, while pods ran on its instance.
-    RemovedInUse { cluster: ClusterName, claim: ClaimName },
+    RemovedInUse {
+        cluster: ClusterName,
+        claim: ClaimName,
+    },
     /// An instance was terminated while pods ran on it that had not been evicted.
-    GivenBackInUse { cluster: ClusterName, claim: ClaimName },
+    GivenBackInUse {
+        cluster: ClusterName,
+        claim: ClaimName,
+    },
     /// A drain without cause began while pods ran on the node.
-    DrainedInUse { cluster: ClusterName, claim: ClaimName },
+    DrainedInUse {
+        cluster: ClusterName,
+        claim: ClaimName,
+    },
     /// Events repeat without time passing.
-    Stuck { at: Timestamp },
+    Stuck {
+        at: Timestamp,
+    },
     /// At rest: a pod does not run.
-    NeverRan { cluster: ClusterName, pod: String },
+    NeverRan {
+        cluster: ClusterName,
+        pod: String,
+    },
     /// At rest: an instance has no NodeClaim.
-    Leaked { cluster: ClusterName, instance: Text },
+    Leaked {
+        cluster: ClusterName,
+        instance: Text,
+    },
     /// At rest: a NodeClaim has no instance.
-    Hollow { cluster: ClusterName, claim: ClaimName },
+    Hollow {
+        cluster: ClusterName,
+        claim: ClaimName,
+    },
     /// At rest: an empty node remains.
-    StillEmpty { cluster: ClusterName, node: NodeName },
+    StillEmpty {
+        cluster: ClusterName,
+        node: NodeName,
+    },
     /// At rest: a node does not match the template of its NodePool.
-    StillDrifted { cluster: ClusterName, claim: ClaimName },
+    StillDrifted {
+        cluster: ClusterName,
+        claim: ClaimName,
+    },
     /// Empty nodes exist and none of them is removed.
-    EmptyTooLong { cluster: ClusterName, nodes: Vec<NodeName> },
+    EmptyTooLong {
+        cluster: ClusterName,
+        nodes: Vec<NodeName>,
+    },
     /// At rest: an instruction has no answer.
-    Unanswered { cluster: ClusterName, instructions: usize },
+    Unanswered {
+        cluster: ClusterName,
+        instructions: usize,
+    },
     /// At rest: a cluster has no owner.
-    Unowned { cluster: ClusterName },
+    Unowned {
+        cluster: ClusterName,
+    },
 }
 
 impl Violation {

@@ -51,9 +51,7 @@ pub enum Change {
     /// An object changed.
     Observed(Observation),
     /// The drain of this NodeClaim's Node has ended.
-    Drained {
-        claim: ClaimName,
-    },
+    Drained { claim: ClaimName },
 }
 
 /// A simulated cluster, deterministic by seed.

@@ -12,17 +12,13 @@ use model::{ClusterName, ProviderId, Text};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovalRefusal {
     /// The cloud reports that the instance has ended, while its Node is ready and holds pods.
-    EndedUnderReadyNode {
-        pods: usize,
-    },
+    EndedUnderReadyNode { pods: usize },
     /// The cloud does not know the instance, while its Node is ready.
     UnknownUnderReadyNode,
     /// The cloud does not know the instance, and that does not suffice at the moment.
     Unknown(RemovalObstacle),
     /// Its Node is not reported any more, with pods bound to it.
-    NodeVanished {
-        pods: usize,
-    },
+    NodeVanished { pods: usize },
     /// Neither its Node nor most others are reported any more.
     MostNodesVanished,
     /// Too many machines were deleted by hand, and voluntary removals are not admitted either.
