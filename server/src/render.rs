@@ -8,6 +8,7 @@ mod columns;
 pub(crate) mod comparison;
 pub(crate) mod disruption;
 pub(crate) mod document;
+mod held;
 pub(crate) mod markdown;
 pub(crate) mod names;
 mod repacking;

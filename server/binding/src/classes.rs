@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use model::input::PlanningInput;
+use model::labels::POD_TEMPLATE_HASH;
 use model::{BoundPod, Labels, Pod, PodShape, Text, VolumeAlternatives};
 use rustc_hash::FxHashMap;
 
 /// Labels that differ between the pods of one workload.
 const LABELS_OF_ONE_POD: [&str; 4] = [
-    "pod-template-hash",
+    POD_TEMPLATE_HASH,
     "controller-revision-hash",
     "statefulset.kubernetes.io/pod-name",
     "apps.kubernetes.io/pod-index",

@@ -6,17 +6,18 @@
 //! [`PlanningInput`](model::input::PlanningInput) when a decision is due.
 //!
 //! Reading order: [`record`] (facts of single objects), [`observation`] (snapshots and changes),
-//! `pod_table` and `pod_placement` (pods and their indices), [`state`] (observed state), `openings` (which changes may make a removal
+//! `pod_table` and `pod_placement` (pods and their indices), [`state`] (observed state), `removal_opportunities` (which changes may make a removal
 //! possible), `unannounced_deletion` (objects that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and
 //! [`external_autoscalers`] (budgets, node classes, other autoscalers), `target`, `assignments` and `assigned_pods`
 //! (pods planned and not bound yet), `successors` (capacity that is kept for successors of evicted pods), `bookings` and `booked_room` (room that is booked for pods to come),
 //! [`replacement`] and `replaced_machines` (machines whose pods are planned elsewhere while they run), [`recent_moves`]
 //! and `moved_pods` (pods that consolidation has moved), `planning` (the state as planning input), `drift` (NodeClaims
-//! beside their NodePools) with `listed_instances` and `class_lookups` (what the cloud says about instances and NodeClasses). The disruption settings of NodePools are [`DisruptionPolicy`](model::DisruptionPolicy).
+//! beside their NodePools) with `listed_instances` and `class_lookups` (what the cloud says about instances and NodeClasses), [`blocks`] (what blocks a node from removal). The disruption settings of NodePools are [`DisruptionPolicy`](model::DisruptionPolicy).
 
 mod assigned_pods;
 pub mod assignments;
 mod auxiliary;
+pub mod blocks;
 mod booked_room;
 mod bookings;
 mod class_lookups;
@@ -29,7 +30,6 @@ mod listed_instances;
 pub mod moved_pods;
 mod node_class;
 pub mod observation;
-mod openings;
 mod pdb;
 pub mod planning;
 mod pod_placement;
@@ -38,6 +38,7 @@ pub mod recent_moves;
 pub mod record;
 mod recorded_drains;
 mod removal_facts;
+mod removal_opportunities;
 mod replaced_machines;
 pub mod replacement;
 mod running_cluster;

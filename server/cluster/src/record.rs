@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::condition_digest::ConditionDigest;
 use drift::VersionedHash;
 use model::drain::RecordedDrain;
+use model::labels::POD_TEMPLATE_HASH;
 use model::node_class::{NodeClassSpec, NodeClassStatus};
 use model::removal::{DoNotDisrupt, EvictionRule, is_never_evicted};
 use model::{
@@ -188,27 +189,20 @@ impl PodRecord {
         if self.is_terminal() || self.terminating {
             return false;
         }
-        match (self.do_not_disrupt, self.started) {
-            (None, _) => false,
-            (Some(DoNotDisrupt::Always), _) | (Some(DoNotDisrupt::For(_)), None) => true,
-            (Some(DoNotDisrupt::For(wait)), Some(start)) => now.duration_since(start) < wait,
-        }
+        self.do_not_disrupt.is_some_and(|lasts| lasts.is_active(self.started, now))
     }
 
     /// When a do-not-disrupt with a duration ends.
     #[must_use]
     pub fn protection_end(&self) -> Option<Timestamp> {
-        protection_end(self.do_not_disrupt, self.started)
+        self.do_not_disrupt?.end(self.started)
     }
 }
-
-/// The label of the pods of a Deployment that distinguishes its ReplicaSets, whose names end with its value.
-const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// The Deployment of a ReplicaSet, by the labels of its pods; `None` for a ReplicaSet of its own.
 #[must_use]
 pub fn deployment_of<'n>(replica_set: &'n str, labels: &Labels) -> Option<&'n str> {
-    replica_set.strip_suffix(labels.get(TEMPLATE_HASH)?.as_ref())?.strip_suffix('-')
+    replica_set.strip_suffix(labels.get(POD_TEMPLATE_HASH)?.as_ref())?.strip_suffix('-')
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -247,25 +241,13 @@ impl NodeRecord {
     /// from its creation.
     #[must_use]
     pub fn blocks_disruption(&self, now: Timestamp) -> bool {
-        match (self.do_not_disrupt, self.created) {
-            (None, _) => false,
-            (Some(DoNotDisrupt::Always), _) | (Some(DoNotDisrupt::For(_)), None) => true,
-            (Some(DoNotDisrupt::For(wait)), Some(created)) => now.duration_since(created) < wait,
-        }
+        self.do_not_disrupt.is_some_and(|lasts| lasts.is_active(self.created, now))
     }
 
     /// When a do-not-disrupt with a duration ends.
     #[must_use]
     pub fn protection_end(&self) -> Option<Timestamp> {
-        protection_end(self.do_not_disrupt, self.created)
-    }
-}
-
-/// When a do-not-disrupt that counts from `start` ends; `None` when no time ends it.
-fn protection_end(protection: Option<DoNotDisrupt>, start: Option<Timestamp>) -> Option<Timestamp> {
-    match protection? {
-        DoNotDisrupt::Always => None,
-        DoNotDisrupt::For(wait) => Some(start? + wait),
+        self.do_not_disrupt?.end(self.created)
     }
 }
 

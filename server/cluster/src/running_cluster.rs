@@ -94,15 +94,11 @@ impl Reader<'_> {
 
     fn claim(&self, claim: &ClaimRecord, pool: &PoolRecord, node: Option<&NodeRecord>) -> RunningClaim {
         let event = node.and_then(|node| self.state.last_pod_event(&node.name));
-        let consolidatable = match pool.disruption.consolidate_after {
-            None => Consolidatable::Never,
-            // Without a time the wait begins now.
-            Some(wait) => Consolidatable::From(event.unwrap_or(self.now) + wait),
-        };
         RunningClaim {
             name: claim.name.clone(),
             ready: node.is_some_and(|node| node.ready),
-            consolidatable,
+            // Without a time the wait begins now.
+            consolidatable: Consolidatable::of(&pool.disruption, event.unwrap_or(self.now)),
             expires: None,
             drift: None,
             unhealthy: None,

@@ -31,7 +31,7 @@ use model::{ClaimName, Labels, NodeName, PodKey, PoolName, ProviderId, Text, Tim
 pub struct ClusterState {
     version: u64,
     /// Number of observations that cannot make a removal possible, of those that `version` counts.
-    without_openings: u64,
+    changes_without_opportunity: u64,
     /// Number of pods that have left their nodes.
     pods_left: u64,
     /// When a snapshot was accepted since the agent connected.
@@ -88,8 +88,8 @@ impl ClusterState {
     /// Changes with everything that may make a removal possible that was not before, such as a pod that is gone.
     /// A pod that is bound to a node with other pods, for example, does not change it.
     #[must_use]
-    pub fn openings_version(&self) -> u64 {
-        self.version - self.without_openings
+    pub fn removal_opportunity_version(&self) -> u64 {
+        self.version - self.changes_without_opportunity
     }
 
     /// Number of pods that have left their nodes since this state began.
@@ -144,7 +144,8 @@ impl ClusterState {
         match observation {
             Observation::Snapshot(snapshot) => self.replace(*snapshot, now),
             Observation::Upsert(object) => {
-                self.without_openings += u64::from(matches!(&*object, Object::Pod(pod) if !self.is_opening(pod)));
+                self.changes_without_opportunity +=
+                    u64::from(matches!(&*object, Object::Pod(pod) if !self.may_enable_removal(pod)));
                 self.upsert(*object, now);
             }
             Observation::Delete(key) => self.delete(&key, now),

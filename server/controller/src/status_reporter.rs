@@ -18,12 +18,12 @@ mod events;
 mod health;
 mod machine_events;
 mod node_events;
-mod noted_events;
+mod pending_events;
 mod pending_pod_events;
+mod periodic_block_events;
 mod pod_events;
 mod pool_events;
 mod reconcile;
-mod standing_events;
 mod statuses;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,9 +41,9 @@ pub(super) use consolidation_events::Rejection;
 use event_recorder::EventRecorder;
 use health::RegistrationHealth;
 pub(super) use machine_events::drain_blocked_message;
-use noted_events::NotedEvents;
+use pending_events::PendingEvents;
 use pending_pod_events::PendingPodEvents;
-use standing_events::StandingEvents;
+use periodic_block_events::PeriodicBlockEvents;
 
 const PASS_INTERVAL: Millis = Millis::from_secs(1);
 /// Minimum time between two passes over NodeClaims that are up to date.
@@ -86,8 +86,8 @@ pub(super) struct StatusReporter {
     health: RegistrationHealth,
     consistency: Consistency,
     pod_events: PendingPodEvents,
-    noted_events: NotedEvents,
-    standing_events: StandingEvents,
+    pending_events: PendingEvents,
+    periodic_block_events: PeriodicBlockEvents,
     event_recorder: EventRecorder,
 }
 
@@ -112,7 +112,7 @@ impl StatusReporter {
         let (subject, reason) = (ObjectRef::Claim(machine.name().clone()), EventReason::UnregisteredTaintMissing);
         let message =
             format!("its Node joined without the taint {UNREGISTERED}: pods may run on it before it is registered");
-        self.noted_events.add(vec![EventOrder::new(subject, reason, message, machine.launch_origin())]);
+        self.pending_events.add(vec![EventOrder::new(subject, reason, message, machine.launch_origin())]);
     }
 
     /// Replaces the NodePools whose repairs are blocked.

@@ -8,7 +8,6 @@ use model::disruption_policy::DisruptionReason;
 use model::plan::PlannedNode;
 use model::removal::{PodBudget, RemovalReason};
 use model::{DisruptionPolicy, MicroUsd, NodePool, NodeStage, PoolName, Text, Timestamp};
-use verifier::is_protected;
 
 use crate::candidates::Candidate;
 use crate::{Block, BlockCode, Settings};
@@ -127,7 +126,7 @@ impl<'i> Allowances<'i> {
         for pod in pods.filter(|pod| !pod.terminating && !pod.tolerates_drain) {
             let [name] = pod.pod_budgets.as_slice() else { continue };
             let always = self.pod_budgets.get(name).is_some_and(|budget| budget.evicts_unhealthy_always);
-            if !is_protected(pod, self.now) && (pod.ready || !always) {
+            if !pod.is_protected(self.now) && (pod.ready || !always) {
                 *needed.entry(name).or_insert(0) += 1;
             }
         }

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use cluster::blocks;
 use model::input::PlanningInput;
-use model::removal::{RemovalInput, RemovalReason};
+use model::removal::{PodBudget, RemovalReason};
 use model::repair_policy::{MAX_UNHEALTHY_PERCENT, is_blocked};
-use model::running::{Consolidatable, RecentMove, RunningClaim, RunningCluster, RunningNode, RunningPod};
-use model::{ConsolidationPolicy, DisruptionPolicy, Node, NodePool, NodeStage, PoolName, Timestamp};
-use verifier::{blocking_pod_budgets, is_do_not_disrupt_active, is_protected};
+use model::running::{Consolidatable, RunningClaim, RunningCluster, RunningNode, RunningPod};
+use model::{DisruptionPolicy, Node, NodePool, NodeStage, PoolName, Text, Timestamp};
 
 use crate::{Block, BlockCode, Settings};
 
@@ -62,7 +62,6 @@ pub(crate) fn collect<'i>(
     running: &'i RunningCluster,
     settings: &Settings,
 ) -> Vec<Option<Candidate<'i>>> {
-    let judged = RemovalInput { now: input.now, pod_budgets: running.pod_budgets.clone(), ..RemovalInput::default() };
     let blocked = blocked_repairs(input, running, settings);
     let pools: BTreeMap<&PoolName, &NodePool> = input.pools.iter().map(|pool| (&pool.name, pool)).collect();
     let candidate = |node: &'i RunningNode| {
@@ -72,7 +71,8 @@ pub(crate) fn collect<'i>(
         let (reasons, in_use) = (Vec::new(), Vec::new());
         let has_pod_budgets = node.pods.iter().any(|pod| !pod.facts.pod_budgets.is_empty());
         let mut candidate = Candidate { node, object, claim, pool, policy, reasons, in_use, has_pod_budgets };
-        let rules = Rules { judged: &judged, settings, blocked: &blocked, candidate: &candidate };
+        let (now, pod_budgets) = (input.now, &running.pod_budgets);
+        let rules = Rules { now, pod_budgets, settings, blocked: &blocked, candidate: &candidate };
         let in_use = candidate.is_empty().then(|| rules.blocks_of_consolidation(RemovalReason::Underutilized));
         (candidate.reasons, candidate.in_use) = (rules.reasons(), in_use.unwrap_or_default());
         Some(candidate)
@@ -99,27 +99,24 @@ fn blocked_repairs<'i>(
 }
 
 struct Rules<'r, 'i> {
-    judged: &'r RemovalInput,
+    now: Timestamp,
+    pod_budgets: &'r BTreeMap<Text, PodBudget>,
     settings: &'r Settings,
     blocked: &'r BTreeMap<&'i PoolName, (usize, usize)>,
     candidate: &'r Candidate<'i>,
 }
 
 impl Rules<'_, '_> {
-    fn now(&self) -> Timestamp {
-        self.judged.now
-    }
-
     /// The reasons that apply, and what blocks the node for each.
     fn reasons(&self) -> Vec<(RemovalReason, Vec<Block>)> {
         let Candidate { claim, object, .. } = self.candidate;
         let mut reasons = Vec::new();
         if let Some(unhealthy) = claim.unhealthy.as_ref().filter(|_| self.settings.node_repair)
-            && unhealthy.repair_from <= self.now()
+            && unhealthy.repair_from <= self.now
         {
             reasons.push((RemovalReason::Unhealthy, self.blocks_of_repair(unhealthy.do_not_repair)));
         }
-        if claim.expires.is_some_and(|expires| expires <= self.now()) {
+        if claim.expires.is_some_and(|expires| expires <= self.now) {
             reasons.push((RemovalReason::Expired, self.deleting().into_iter().collect()));
         }
         if self.candidate.is_empty() && object.stage != NodeStage::InFlight {
@@ -163,17 +160,12 @@ impl Rules<'_, '_> {
     fn blocks_of_candidate(&self) -> Vec<Block> {
         let Candidate { node, object, .. } = self.candidate;
         let mut blocks: Vec<Block> = self.deleting().into_iter().collect();
-        let title = self.node_title();
         if matches!(object.stage, NodeStage::InFlight | NodeStage::Registered) {
-            blocks.push(Block::new(BlockCode::NotInitialized, title.clone(), "is not initialized"));
+            blocks.push(Block::new(BlockCode::NotInitialized, self.node_title(), "is not initialized"));
         }
-        if is_do_not_disrupt_active(node.do_not_disrupt, object.created, self.now()) {
-            blocks.push(Block::new(BlockCode::DoNotDisrupt, title, "has karpenter.sh/do-not-disrupt"));
-        }
-        for pod in node.pods.iter().filter(|pod| pod.is_nominated) {
-            let message = "is nominated for the node and does not run yet";
-            blocks.push(Block::new(BlockCode::Nominated, format!("Pod/{}", pod.facts.key), message));
-        }
+        blocks.extend(blocks::of_protected_node(&object.name, (node.do_not_disrupt, object.created), self.now));
+        let nominated = node.pods.iter().filter(|pod| pod.is_nominated);
+        blocks.extend(nominated.map(|pod| blocks::of_nomination(&pod.facts.key)));
         blocks
     }
 
@@ -189,74 +181,29 @@ impl Rules<'_, '_> {
     }
 
     fn blocks_of_pod(&self, pod: &RunningPod) -> Vec<Block> {
-        let key = &pod.facts.key;
-        let mut blocks = Vec::new();
-        if is_protected(&pod.facts, self.now()) {
-            blocks.push(Block::new(BlockCode::DoNotDisrupt, format!("Pod/{key}"), "has karpenter.sh/do-not-disrupt"));
-        }
-        let budgets = blocking_pod_budgets(self.judged, &pod.facts);
-        for budget in budgets {
-            let message = match budgets.len() {
-                1 => format!("allows no eviction now, and selects pod {key}"),
-                _ => format!("selects pod {key} beside another budget: a pod with several is never evicted"),
-            };
-            blocks.push(Block::new(BlockCode::PodDisruptionBudget, format!("PodDisruptionBudget/{budget}"), message));
-        }
-        // The data is lost with the node.
-        for volume in &pod.local_volumes {
-            let message = format!("is on the disk of the node, and pod {key} uses it");
-            blocks.push(Block::new(BlockCode::LocalVolume, format!("PersistentVolume/{volume}"), message));
-        }
+        let mut blocks = blocks::of_pod(&pod.facts, self.pod_budgets, self.now);
+        blocks.extend(blocks::of_local_volumes(pod));
         blocks
     }
 
     fn blocks_of_consolidation(&self, reason: RemovalReason) -> Vec<Block> {
-        let Candidate { claim, pool, policy, .. } = self.candidate;
+        let Candidate { node, object, claim, pool, policy, .. } = self.candidate;
         let mut blocks = self.blocks_of_candidate();
         blocks.extend(self.blocks_of_pods());
         blocks.extend(self.blocks_of_schedulers());
-        let title = format!("NodePool/{}", pool.name);
-        if let Some(replicas) = pool.replicas {
-            let message = format!("has a fixed number of nodes (replicas: {replicas})");
-            blocks.push(Block::new(BlockCode::Static, title.clone(), message));
+        blocks.extend(blocks::of_static_pool(pool));
+        blocks.extend(blocks::of_wait(&pool.name, &object.name, claim.consolidatable, self.now));
+        if reason == RemovalReason::Underutilized {
+            blocks.extend(blocks::of_policy(&pool.name, policy));
+            blocks.extend(node.recent_move.iter().map(|moved| blocks::of_move(moved, self.now)));
         }
-        match claim.consolidatable {
-            Consolidatable::Never => {
-                blocks.push(Block::new(BlockCode::ConsolidateAfter, title.clone(), "has consolidateAfter: Never"));
-            }
-            Consolidatable::From(from) if from > self.now() => {
-                let message = format!("may be consolidated in {} seconds", (from - self.now()).as_secs().max(1));
-                blocks.push(Block::new(BlockCode::ConsolidateAfter, self.node_title(), message));
-            }
-            Consolidatable::From(_) => {}
-        }
-        if reason == RemovalReason::Underutilized && policy.policy == ConsolidationPolicy::WhenEmpty {
-            let message = "has consolidationPolicy: WhenEmpty, and pods run on the node";
-            blocks.push(Block::new(BlockCode::Policy, title, message));
-        }
-        blocks.extend(self.block_of_moves().filter(|_| reason == RemovalReason::Underutilized));
         blocks
     }
 
-    /// Whether another node has a place for a pod of another scheduler is not known.
     fn blocks_of_schedulers(&self) -> Vec<Block> {
         let pods = self.candidate.node.pods.iter().filter(|pod| !pod.facts.node_bound && !pod.facts.terminating);
-        let block = |pod: &RunningPod| {
-            let scheduler = pod.other_scheduler.as_ref()?;
-            let message = format!("is placed by the scheduler {scheduler}, which is not planned for");
-            Some(Block::new(BlockCode::OtherScheduler, format!("Pod/{}", pod.facts.key), message))
-        };
+        let block = |pod: &RunningPod| Some(blocks::of_other_scheduler(&pod.facts.key, pod.other_scheduler.as_ref()?));
         pods.filter_map(block).collect()
-    }
-
-    /// A pod that consolidation has moved lately stays where it is.
-    fn block_of_moves(&self) -> Option<Block> {
-        let RecentMove { pod, until } = self.candidate.node.recent_move.as_ref()?;
-        let message = format!(
-            "was moved by consolidation, which may move it again in {} seconds (disruption.move-interval)",
-            (*until - self.now()).as_secs().max(1)
-        );
-        Some(Block::new(BlockCode::RecentlyMoved, format!("Pod/{pod}"), message))
     }
 
     /// Drift ignores what protects pods where the drain has a deadline, and never what protects the Node.

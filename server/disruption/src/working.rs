@@ -9,7 +9,6 @@ use model::plan::PlannedNode;
 use model::removal::{RemovalInput, RemovalReason};
 use model::running::{RunningCluster, RunningNode, RunningPod};
 use model::{BoundPod, MicroUsd, Node, NodeName, NodeStage, Pod, Resources};
-use verifier::{blocking_pod_budgets, is_protected};
 
 pub(crate) use crate::movable_pod::MovablePod;
 use crate::preferences::required_shapes;
@@ -382,7 +381,7 @@ fn close(node: &mut Node, input: &PlanningInput) {
 /// eviction runs until the node ends (plan contract §3), and one of another scheduler is not planned for.
 fn needs_place(pod: &RunningPod, judged: &RemovalInput) -> bool {
     let facts = &pod.facts;
-    let is_held = is_protected(facts, judged.now) || !blocking_pod_budgets(judged, facts).is_empty();
+    let is_held = facts.is_protected(judged.now) || !facts.blocking_budgets(&judged.pod_budgets).is_empty();
     let is_planned = pod.other_scheduler.is_none() && !facts.workload.starts_with("Pod/");
     let returns = !facts.terminating || facts.workload.starts_with("StatefulSet/");
     !facts.node_bound && returns && is_planned && !is_held

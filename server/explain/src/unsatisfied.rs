@@ -106,12 +106,12 @@ pub(super) fn misspelt_value(pool: &NodePool, requirement: &Requirement) -> Opti
     // The common values are those of the first types, so that the search ends early.
     let mut missing: BTreeSet<&Text> = wanted.iter().collect();
     for instance in &pool.catalogue.types {
-        if missing.is_empty() {
-            return None;
-        }
         let own = instance.labels.get(key).and_then(Requirement::finite_values);
         for value in own.into_iter().flatten() {
             missing.remove(value);
+        }
+        if missing.is_empty() {
+            return None;
         }
     }
     first_misspelt(missing.into_iter(), &values_among(pool.catalogue.types.iter(), key))
@@ -133,9 +133,13 @@ pub(super) fn values_among<'t>(types: impl Iterator<Item = &'t InstanceType>, ke
 /// The message for `wanted`, a requirement on the zone, if it allows no zone that has an offering.
 pub(super) fn zones_without_offerings(pool: &NodePool, wanted: &Requirement) -> Option<String> {
     let types = &pool.catalogue.types;
-    let zones: BTreeSet<&str> =
-        types.iter().flat_map(|t| &t.offerings).map(|offering| offering.zone.as_ref()).collect();
-    if zones.is_empty() || wanted.finite_values().is_none() || zones.iter().any(|zone| wanted.has(zone)) {
+    let offerings = || types.iter().flat_map(|t| &t.offerings);
+    // Every plan asks for each NodePool, and nearly always the first offerings will do.
+    if wanted.finite_values().is_none() || offerings().any(|offering| wanted.has(&offering.zone)) {
+        return None;
+    }
+    let zones: BTreeSet<&str> = offerings().map(|offering| offering.zone.as_ref()).collect();
+    if zones.is_empty() {
         return None;
     }
     let zones: Vec<&str> = zones.into_iter().collect();

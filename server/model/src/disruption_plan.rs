@@ -194,6 +194,10 @@ pub enum BlockCode {
     OtherScheduler,
     /// A PersistentVolume of a pod is on the disk of the node.
     LocalVolume,
+    /// `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"` on a pod. Of repacking alone, as that which follows.
+    SafeToEvict,
+    /// A pod has no owner that would start it again.
+    NoOwner,
 }
 
 impl BlockCode {
@@ -226,6 +230,8 @@ impl BlockCode {
             Self::RecentlyMoved => "RecentlyMoved",
             Self::OtherScheduler => "OtherScheduler",
             Self::LocalVolume => "LocalVolume",
+            Self::SafeToEvict => "SafeToEvict",
+            Self::NoOwner => "NoOwner",
         }
     }
 
@@ -235,7 +241,7 @@ impl BlockCode {
         match self {
             Self::Budget => "raise or remove the budget, or wait for its window and for the nodes that leave",
             Self::PodDisruptionBudget => "have more replicas ready, or raise maxUnavailable of the PodDisruptionBudget",
-            Self::DoNotDisrupt => "remove the annotation, or wait for its end",
+            Self::DoNotDisrupt | Self::SafeToEvict => "remove the annotation, or wait for its end",
             Self::ConsolidateAfter => "wait, or lower consolidateAfter of the NodePool",
             Self::NotInitialized => "wait for the node: kubectl describe nodeclaim shows its conditions",
             Self::Nominated | Self::PendingPods => "wait until the pod runs, or delete it",
@@ -260,6 +266,7 @@ impl BlockCode {
             Self::OtherScheduler => {
                 "name the scheduler in control.schedulers, if it places pods by kube-scheduler's rules"
             }
+            Self::NoOwner => "delete the pod, or have a workload own it",
             Self::LocalVolume => "move the data, or delete the pod and its PersistentVolumeClaim",
         }
     }

@@ -7,6 +7,8 @@ use super::Text;
 /// Label keys and values of one object.
 pub type Labels = BTreeMap<Text, Text>;
 
+/// The label of the pods of a Deployment that distinguishes its ReplicaSets, whose names end with its value.
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// `kubernetes.io/hostname`.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// `topology.kubernetes.io/zone`.

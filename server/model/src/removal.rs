@@ -269,6 +269,48 @@ pub enum DoNotDisrupt {
     For(Millis),
 }
 
+impl DoNotDisrupt {
+    /// Whether it is active at `now`. `since` is the start of the pod, or the creation of the Node.
+    #[must_use]
+    pub fn is_active(self, since: Option<Timestamp>, now: Timestamp) -> bool {
+        match (self, since) {
+            (Self::Always, _) | (Self::For(_), None) => true,
+            (Self::For(wait), Some(since)) => now < since + wait,
+        }
+    }
+
+    /// When it ends; `None` when no time ends it.
+    #[must_use]
+    pub fn end(self, since: Option<Timestamp>) -> Option<Timestamp> {
+        match self {
+            Self::Always => None,
+            Self::For(wait) => Some(since? + wait),
+        }
+    }
+}
+
+impl RemovalPod {
+    /// Whether do-not-disrupt protects the pod, and so its node, at `now`.
+    #[must_use]
+    pub fn is_protected(&self, now: Timestamp) -> bool {
+        !self.terminating && self.do_not_disrupt.is_some_and(|lasts| lasts.is_active(self.started, now))
+    }
+
+    /// The PodDisruptionBudgets, by `namespace/name`, that prevent its eviction whatever other pods are evicted: one that
+    /// allows no eviction now, or several, under which a pod is never evicted. Empty for a pod that a drain does not evict.
+    #[must_use]
+    pub fn blocking_budgets(&self, budgets: &BTreeMap<Text, PodBudget>) -> &[Text] {
+        let blocks = match self.pod_budgets.as_slice() {
+            [] => false,
+            [name] => budgets
+                .get(name)
+                .is_none_or(|budget| budget.allowed == 0 && (self.ready || !budget.evicts_unhealthy_always)),
+            [_, _, ..] => true,
+        };
+        if blocks && !self.terminating && !self.tolerates_drain { &self.pod_budgets } else { &[] }
+    }
+}
+
 /// Status of a PodDisruptionBudget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PodBudget {
@@ -306,4 +348,61 @@ pub struct ReplicaCount {
     pub pods: usize,
     /// Number of these that are ready, on nodes that stay.
     pub ready: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+    /// A ready pod that started 600 s ago.
+    fn pod() -> RemovalPod {
+        RemovalPod {
+            key: PodKey { namespace: "shop".into(), name: "db-0".into() },
+            workload: "StatefulSet/db".into(),
+            node_bound: false,
+            terminating: false,
+            ready: true,
+            tolerates_drain: false,
+            do_not_disrupt: None,
+            started: Some(Timestamp::from_millis(400_000)),
+            pod_budgets: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn budgets_that_prevent_the_eviction_of_a_pod_are_named() {
+        let allows = |allowed, evicts_unhealthy_always| PodBudget { allowed, evicts_unhealthy_always };
+        let budgets = [("shop/one", allows(1, false)), ("shop/none", allows(0, false)), ("shop/sick", allows(0, true))];
+        let budgets = budgets.into_iter().map(|(name, budget)| (Text::from(name), budget)).collect();
+        let guarded =
+            |names: &[&str]| RemovalPod { pod_budgets: names.iter().map(|name| Text::from(*name)).collect(), ..pod() };
+        let (none, both) = ([Text::from("shop/none")], [Text::from("shop/none"), Text::from("shop/one")]);
+        for (pod, expected) in [
+            (guarded(&[]), [].as_slice()),
+            (guarded(&["shop/one"]), &[]),
+            (guarded(&["shop/none"]), &none),
+            (guarded(&["shop/none", "shop/one"]), &both),
+            (RemovalPod { ready: false, ..guarded(&["shop/sick"]) }, &[]),
+            // A drain evicts pods of DaemonSets as well.
+            (RemovalPod { node_bound: true, ..guarded(&["shop/none"]) }, &none),
+            // It is ending, or is not evicted by a drain.
+            (RemovalPod { terminating: true, ..guarded(&["shop/none"]) }, &[]),
+            (RemovalPod { tolerates_drain: true, ..guarded(&["shop/none"]) }, &[]),
+        ] {
+            assert_eq!(pod.blocking_budgets(&budgets), expected, "{pod:?}");
+        }
+    }
+
+    #[test]
+    fn do_not_disrupt_protects_a_pod_while_its_duration_lasts() {
+        let protected = |lasts| RemovalPod { do_not_disrupt: Some(lasts), ..pod() };
+        assert!(protected(DoNotDisrupt::Always).is_protected(NOW));
+        assert!(protected(DoNotDisrupt::For(Millis::new(600_001))).is_protected(NOW));
+        assert!(!protected(DoNotDisrupt::For(Millis::new(600_000))).is_protected(NOW));
+        assert!(RemovalPod { started: None, ..protected(DoNotDisrupt::For(Millis::new(1))) }.is_protected(NOW));
+        assert!(!RemovalPod { terminating: true, ..protected(DoNotDisrupt::Always) }.is_protected(NOW));
+        assert!(RemovalPod { node_bound: true, ..protected(DoNotDisrupt::Always) }.is_protected(NOW));
+    }
 }

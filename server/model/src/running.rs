@@ -75,6 +75,14 @@ pub enum Consolidatable {
     Never,
 }
 
+impl Consolidatable {
+    /// Of a node under `policy` whose last pod event was at `since`.
+    #[must_use]
+    pub fn of(policy: &DisruptionPolicy, since: Timestamp) -> Self {
+        policy.consolidatable_from(since).map_or(Self::Never, Self::From)
+    }
+}
+
 /// A node that does not match its NodePool or NodeClass any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningDrift {

@@ -30,7 +30,7 @@ pub mod tally;
 
 pub use capacity_pool::CapacityPool;
 pub use estimator::{CapacityOdds, HALF_LIFE, MAX_SCOPES, Odds};
-pub use order::{LaunchRequest, OddsAt};
+pub use order::{LaunchRequest, OddsSnapshot};
 pub use scope::{Extent, Scope};
 pub use snapshot::{HistoryRow, RecalibrationRow, Snapshot};
 pub use tally::Tally;

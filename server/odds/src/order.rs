@@ -28,22 +28,22 @@ struct PoolOdds {
 }
 
 impl CapacityOdds {
-    /// Probability that every request of `requests` is filled: [`OddsAt::order_odds`].
+    /// Probability that every request of `requests` is filled: [`OddsSnapshot::order_odds`].
     #[must_use]
     pub fn order_odds(&self, requests: &[LaunchRequest], now: Timestamp) -> Odds {
-        OddsAt::new(self, now).order_odds(requests)
+        OddsSnapshot::new(self, now).order_odds(requests)
     }
 
     /// Records whether every request of an order was filled, before the outcomes of its launches are.
     pub fn record_order(&mut self, requests: &[LaunchRequest], is_filled: bool, now: Timestamp) {
-        let stated = OddsAt::new(self, now).stated_order(requests).probability;
+        let stated = OddsSnapshot::new(self, now).stated_order(requests).probability;
         self.order_recalibration.record(stated, None, is_filled);
     }
 }
 
-/// The odds at one time. Those of each capacity pool and size are computed once, and so are the corrections of statements.
+/// The odds at one time. Those of each capacity pool and size are computed once, and so is the calibration.
 #[derive(Debug)]
-pub struct OddsAt<'o> {
+pub struct OddsSnapshot<'o> {
     odds: &'o CapacityOdds,
     now: Timestamp,
     known: FxHashMap<(CapacityPool, SizeClass), Odds>,
@@ -51,7 +51,7 @@ pub struct OddsAt<'o> {
     curves: FxHashMap<(CapacityType, usize), Curve>,
 }
 
-impl<'o> OddsAt<'o> {
+impl<'o> OddsSnapshot<'o> {
     /// The odds at `now`.
     #[must_use]
     pub fn new(odds: &'o CapacityOdds, now: Timestamp) -> Self {

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::cluster::storage::ClaimSpec;
-use manifests::cluster::workload::{HASH, JobProgress, Workload};
+use manifests::cluster::workload::{JobProgress, Workload};
 use manifests::kinds::Kind;
 use manifests::notes::Notes;
 use manifests::pod::volumes::PodVolume;
 use manifests::{InputError, Problems, VolumeUser};
 use model::input::PlanningInput;
+use model::labels::POD_TEMPLATE_HASH;
 use model::schedulers::PlannedSchedulers;
 use model::{Labels, Pod, PodKey, Text};
 
@@ -181,9 +182,9 @@ impl Replicas<'_, '_> {
                 self.reader.cluster.workloads.iter().filter(|set| set.kind == Kind::ReplicaSet && set.replicas > 0);
             let active: Vec<&Workload> = sets.filter(owned).collect();
             if let [only] = active.as_slice()
-                && let Some(hash) = only.template.labels.get(HASH)
+                && let Some(hash) = only.template.labels.get(POD_TEMPLATE_HASH)
             {
-                labels.entry(HASH.into()).or_insert_with(|| hash.clone());
+                labels.entry(POD_TEMPLATE_HASH.into()).or_insert_with(|| hash.clone());
             }
         }
         labels

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cluster::deployment_of;
 use manifests::cluster::pods::PodObject;
 use manifests::cluster::workload::Workload;
 use manifests::kinds::Kind;
@@ -56,8 +57,7 @@ impl Owners {
             let known = |name: &&Text| self.deployments.contains(&(namespace.clone(), (*name).clone()));
             return deployment.as_ref().filter(known).cloned();
         }
-        let hash = pod.meta.labels.get("pod-template-hash")?;
-        let deployment: Text = name.strip_suffix(hash.as_ref())?.strip_suffix('-')?.into();
+        let deployment = Text::from(deployment_of(name, &pod.meta.labels)?);
         self.deployments.contains(&(namespace.clone(), deployment.clone())).then_some(deployment)
     }
 

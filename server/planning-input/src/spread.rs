@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 
 use manifests::cluster::each;
 use manifests::cluster::pods::PodObject;
-use manifests::cluster::workload::{HASH, Workload};
+use manifests::cluster::workload::Workload;
 use manifests::inventory::Inventory;
 use manifests::kinds::Kind;
 use manifests::notes::Notes;
 use manifests::pod::PodSpec;
 use manifests::pod::spread::KeyedSpread;
 use manifests::{Problems, scheduler, syntax};
+use model::labels::POD_TEMPLATE_HASH;
 use model::{LabelSelector, Labels, SelectorOperator, SelectorTerm, Text};
 
 use crate::options::Options;
@@ -84,7 +85,7 @@ impl<'c> SpreadDefaults<'c> {
         // kube-scheduler uses the selector of the ReplicaSet: the Deployment's selector and the
         // hash of the template.
         let of_deployment = known.is_some() && controller.is_some_and(|(kind, _)| kind == Kind::Deployment);
-        terms.extend(labels.get_key_value(HASH).filter(|_| of_deployment).map(equal));
+        terms.extend(labels.get_key_value(POD_TEMPLATE_HASH).filter(|_| of_deployment).map(equal));
         (!terms.is_empty()).then(|| LabelSelector::new(terms))
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use model::{CapacityType, InstanceTypeName};
-use odds::{LaunchRequest, Odds, OddsAt};
+use odds::{LaunchRequest, Odds, OddsSnapshot};
 use planner::CompileCache;
 
 use crate::answer::NewNodes;
@@ -16,7 +16,7 @@ pub type ReadyTimeOf<'m> = dyn Fn(&InstanceTypeName, CapacityType) -> ReadyTime 
 
 /// What the quotes of one thread share.
 pub struct QuoteContext<'m> {
-    odds: OddsAt<'m>,
+    odds: OddsSnapshot<'m>,
     ready_time: &'m ReadyTimeOf<'m>,
     pub(crate) cache: &'m mut CompileCache,
     /// For inputs without NodePools.
@@ -32,7 +32,7 @@ const KNOWN_ORDERS: usize = 16;
 impl<'m> QuoteContext<'m> {
     /// Quotes with these odds and times. `cache` has compiled NodePools, and is kept from one quote to the next.
     #[must_use]
-    pub fn new(odds: OddsAt<'m>, ready_time: &'m ReadyTimeOf<'m>, cache: &'m mut CompileCache) -> Self {
+    pub fn new(odds: OddsSnapshot<'m>, ready_time: &'m ReadyTimeOf<'m>, cache: &'m mut CompileCache) -> Self {
         let (cache_of_nodes, launch_plans) = (CompileCache::default(), Arc::default());
         Self { odds, ready_time, cache, cache_of_nodes, launch_plans, known_odds: Vec::new() }
     }

@@ -4,12 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use model::MicroUsd;
+use model::disruption_plan::{Block, BlockCode};
 use model::input::PlanningInput;
 use model::removal::RemovalReason;
 use model::running::{RunningCluster, RunningNode};
 use planner::PlannedDecision;
 
-use crate::blocks::{Block, BlockCode, Blocker, Blocks};
+use crate::blocks::{Blocks, is_liftable};
 use crate::packing::{Choice, Packing};
 
 /// What a running cluster costs per hour, over its nodes with a known price. Nodes that are
@@ -42,13 +43,13 @@ pub struct HeldNode {
     pub price: MicroUsd,
     pub reason: RemovalReason,
     /// What blocks it, by code and object; not empty.
-    pub by: Vec<Blocker>,
+    pub by: Vec<Block>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockerTotal<'r> {
     /// The object, with the message for its first node.
-    pub blocker: &'r Blocker,
+    pub blocker: &'r Block,
     /// Number of nodes that it blocks, alone or with others.
     pub nodes: usize,
     /// Price of these nodes per hour.
@@ -85,7 +86,7 @@ pub struct RepackSummary {
 
 impl RepackSummary {
     /// What each object blocks, by the price of its nodes, highest first: objects that can be changed
-    /// ([`BlockCode::is_liftable`]), or the others.
+    /// ([`is_liftable`]), or the others.
     #[must_use]
     pub fn blockers(&self, liftable: bool) -> Vec<BlockerTotal<'_>> {
         let mut totals: BTreeMap<(BlockCode, &str), BlockerTotal<'_>> = BTreeMap::new();
@@ -93,7 +94,7 @@ impl RepackSummary {
             let mut counted = Vec::new();
             for blocker in &node.by {
                 let key = (blocker.code, blocker.object.as_str());
-                let is_listed = blocker.code.is_liftable() == liftable && blocker.code != BlockCode::NoSavings;
+                let is_listed = is_liftable(blocker.code) == liftable && blocker.code != BlockCode::NoSavings;
                 if !is_listed || counted.contains(&key) {
                     continue;
                 }
@@ -128,12 +129,12 @@ pub(crate) fn report(running: &RunningCluster, blocks: &Blocks, choice: Choice, 
     Repacking { input: packing.input, decision: packing.decision, summary }
 }
 
-fn held_node(node: &RunningNode, name: &str, blocks: &[Block], unpaid: &str) -> HeldNode {
+fn held_node(node: &RunningNode, name: &str, blocks: &[(Option<usize>, Block)], unpaid: &str) -> HeldNode {
     let is_empty = node.pods.iter().all(|pod| pod.pod.is_none());
-    let mut by: Vec<Blocker> = blocks.iter().map(|block| block.blocker.clone()).collect();
+    let mut by: Vec<Block> = blocks.iter().map(|(_, block)| block.clone()).collect();
     if by.is_empty() {
         let object = format!("Node/{name}");
-        by.push(Blocker { code: BlockCode::NoSavings, object, message: unpaid.to_owned() });
+        by.push(Block::new(BlockCode::NoSavings, object, unpaid));
     }
     by.sort();
     HeldNode {

@@ -102,7 +102,7 @@ impl Learner {
         let estimates = Arc::clone(&self.estimates);
         let recorded = tokio::task::spawn_blocking(move || estimates.record_outcomes(&outcomes)).await;
         if let Err(error) = recorded {
-            warn!(%error, "could not learn from outcomes of launches");
+            warn!(%error, "cannot read launch outcomes; odds unchanged");
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::planning_facts::{FactsKey, PlanningFacts};
 use model::plan::{Reason as PlanReason, ReasonCode};
 use model::{CapacityType, ClusterName, InstanceTypeName, Text};
-use odds::OddsAt;
+use odds::OddsSnapshot;
 use planner::CompileCache;
 use quote::{Answer, Blocker, ClusterQuote, LaunchPlans, LaunchSettings, PodSet, PreparedCluster, QuoteContext};
 use store::clock;
@@ -136,7 +136,7 @@ impl Worker {
         asked.sort_by_cached_key(|name| self.clusters.get(name).map(PreparedCluster::setting_number));
         let (odds, ready) = (self.estimates.odds(), self.estimates.ready_times());
         let ready_time = |kind: &InstanceTypeName, paid: CapacityType| ready.of(kind, paid);
-        let context = QuoteContext::new(OddsAt::new(&odds, clock::now()), &ready_time, &mut self.cache);
+        let context = QuoteContext::new(OddsSnapshot::new(&odds, clock::now()), &ready_time, &mut self.cache);
         let mut context = context.sharing(&launch_plans);
         for name in asked {
             if answer.is_closed() {

@@ -1,8 +1,8 @@
 //! `fleetwright why node`: why a node is still there, or why it went.
 
-mod departure;
 pub mod kubectl;
 pub(super) mod pod;
+mod removal_history;
 
 use clap::{Args, Subcommand};
 use fleetwright_proto::v1;
@@ -17,7 +17,7 @@ use super::remote::{Format, ServerFlags, moment, rpc_failure, table, warn_of_out
 use crate::escape::escape_unprintable;
 use crate::fleet::encode::to_millis;
 use crate::fleet::{enum_values, resource_names as names};
-use departure::Departure;
+use removal_history::RemovalHistory;
 
 /// Ask a running server why something is as it is
 #[derive(Debug, Subcommand)]
@@ -65,7 +65,7 @@ struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     present: Option<Presence>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    departure: Option<Departure>,
+    departure: Option<RemovalHistory>,
 }
 
 /// What is known of a node that is there.
@@ -155,7 +155,7 @@ async fn report(
         (Some(present), _) => {
             let leaves = !present.removal_reason.is_empty();
             let departure = match leaves {
-                true => departure::search(archive, &flags.cluster, &present.node, None).await?,
+                true => removal_history::search(archive, &flags.cluster, &present.node, None).await?,
                 false => None,
             };
             let state = if leaves { "leaves" } else { "stays" };
@@ -165,7 +165,7 @@ async fn report(
         (None, removed) => {
             let node = removed.as_ref().map_or_else(|| flags.node.clone(), |removed| removed.node.clone());
             let node_claim = removed.as_ref().map(|removed| removed.node_claim.clone()).unwrap_or_default();
-            let found = departure::search(archive, &flags.cluster, &node, removed).await?;
+            let found = removal_history::search(archive, &flags.cluster, &node, removed).await?;
             let departure = found.ok_or_else(|| unknown(flags, &answer.similar_node))?;
             Ok(Report { node, state: "gone", node_claim, departure: Some(departure), ..report })
         }
@@ -248,7 +248,7 @@ fn text(report: &Report) -> String {
             lines.push(field("unusable", &present.unusable_because));
         }
     }
-    lines.extend(report.departure.iter().flat_map(Departure::lines).map(|(name, value)| field(name, &value)));
+    lines.extend(report.departure.iter().flat_map(RemovalHistory::lines).map(|(name, value)| field(name, &value)));
     let mut text = lines.join("\n") + "\n";
     for reason in report.present.iter().flat_map(|present| &present.reasons) {
         text.push_str(&format!("\nas {}: {}\n", reason.reason, escape_unprintable(&reason.evidence)));

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::columns::write_columns;
 use super::document::{API_VERSION, NodeEntry, node_entry};
+use super::held::HeldEntry;
 use super::usd::{Usd, dollars_a_month};
 use super::wording::{and_more, counted};
 
@@ -45,20 +46,6 @@ struct CommandEntry<'r> {
 struct PlacementEntry<'r> {
     pod: String,
     node: &'r str,
-}
-
-#[derive(Debug, Serialize)]
-struct HeldEntry<'r> {
-    node: &'r str,
-    reason: String,
-    by: Vec<HoldEntry<'r>>,
-}
-
-#[derive(Debug, Serialize)]
-struct HoldEntry<'r> {
-    code: &'static str,
-    object: &'r str,
-    message: &'r str,
 }
 
 #[derive(Debug, Serialize)]
@@ -122,9 +109,7 @@ fn node_name(planned: &DisruptionPlan, node: u32) -> &str {
 }
 
 fn held_entry<'r>(planned: &'r DisruptionPlan, held: &'r HeldNode) -> HeldEntry<'r> {
-    let by =
-        held.by.iter().map(|hold| HoldEntry { code: hold.code.as_str(), object: &hold.object, message: &hold.message });
-    HeldEntry { node: node_name(planned, held.node), reason: held.reason.to_string(), by: by.collect() }
+    HeldEntry::of(node_name(planned, held.node), held.reason, &held.by)
 }
 
 /// Writes the plan for terminals: the commands, the nodes that stay, and what is saved.

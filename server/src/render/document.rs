@@ -10,7 +10,8 @@ use serde::{Serialize, Serializer};
 
 use super::Rendering;
 use super::comparison::Comparison;
-use super::repacking::{HeldEntry, RepackCostEntry, held_entries, repack_cost_entry};
+use super::held::HeldEntry;
+use super::repacking::{RepackCostEntry, held_entries, repack_cost_entry};
 use super::usd::Usd;
 
 /// `apiVersion` of every document that this program prints.

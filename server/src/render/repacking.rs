@@ -1,10 +1,11 @@
 //! A repacked cluster (`plan --repack`): what it costs and needs, and what blocks it.
 
 use model::MicroUsd;
-use repack::{Blocker, BlockerTotal, HeldNode, RepackSummary};
+use repack::{BlockerTotal, HeldNode, RepackSummary};
 use serde::Serialize;
 
 use super::Rendering;
+use super::held::HeldEntry;
 use super::usd::{Usd, dollars_a_month};
 use super::wording::counted;
 
@@ -20,21 +21,6 @@ pub(super) struct RepackCostEntry {
     held_usd_per_hour: Usd,
 }
 
-/// A node that stays, in a document.
-#[derive(Debug, Serialize)]
-pub(super) struct HeldEntry<'r> {
-    node: &'r str,
-    reason: String,
-    by: Vec<BlockerEntry<'r>>,
-}
-
-#[derive(Debug, Serialize)]
-struct BlockerEntry<'r> {
-    code: &'static str,
-    object: &'r str,
-    message: &'r str,
-}
-
 pub(super) fn repack_cost_entry(summary: &RepackSummary) -> RepackCostEntry {
     RepackCostEntry {
         now_usd_per_hour: Usd(summary.cost.now),
@@ -44,16 +30,8 @@ pub(super) fn repack_cost_entry(summary: &RepackSummary) -> RepackCostEntry {
 }
 
 pub(super) fn held_entries<'r>(rendering: &Rendering<'r>, summary: &'r RepackSummary) -> Vec<HeldEntry<'r>> {
-    let entry = |held: &'r HeldNode| HeldEntry {
-        node: &rendering.input.nodes[held.node as usize].name,
-        reason: held.reason.to_string(),
-        by: held.by.iter().map(blocker_entry).collect(),
-    };
-    summary.held.iter().map(entry).collect()
-}
-
-fn blocker_entry(blocker: &Blocker) -> BlockerEntry<'_> {
-    BlockerEntry { code: blocker.code.as_str(), object: &blocker.object, message: &blocker.message }
+    let name = |held: &HeldNode| &rendering.input.nodes[held.node as usize].name;
+    summary.held.iter().map(|held| HeldEntry::of(name(held), held.reason, &held.by)).collect()
 }
 
 /// What the cluster costs, needs and holds, in one sentence.

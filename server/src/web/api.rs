@@ -1,5 +1,4 @@
-//! The API over HTTP/1.1 and HTTP/2: as JSON under `/v1`, and as gRPC-Web. Both call the gRPC service behind its
-//! authorization, in process.
+//! The API over HTTP/1.1 and HTTP/2, as JSON under `/v1`: it calls the gRPC service behind its authorization, in process.
 
 use std::sync::Arc;
 
@@ -17,7 +16,6 @@ use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_rpc::v1::fleet_service_server::FleetServiceServer;
 use tonic::Status;
 use tonic::service::Routes;
-use tonic_web::GrpcWebLayer;
 use tower::ServiceBuilder;
 use transcoding::Transcoder;
 
@@ -36,11 +34,8 @@ pub(super) fn router(capacity: CapacityApi, authorizer: Arc<Authorizer>) -> anyh
     let layers = ServiceBuilder::new().layer(ErrorInfoLayer).layer(AuthLayer(authorizer)).layer(masks);
     let service = layers.service(services);
     let transcoder = Transcoder::new(DESCRIPTOR_SET, errors::DOMAIN).context("the API has no valid routes")?;
-    let grpc_web = ServiceBuilder::new().layer(GrpcWebLayer::new()).service(service.clone());
     let routes = Router::new()
         .route_service("/v1/{*path}", transcoder.service(service))
-        .route_service("/fleetwright.v1.CapacityService/{method}", grpc_web.clone())
-        .route_service("/fleetwright.v1.FleetService/{method}", grpc_web)
         .layer(from_fn_with_state(transcoder.clone(), scope_before_body));
     Ok((routes, transcoder))
 }
@@ -48,7 +43,6 @@ pub(super) fn router(capacity: CapacityApi, authorizer: Arc<Authorizer>) -> anyh
 /// Refuses what the scope of the client does not allow before its body is read, which may be long in coming.
 async fn scope_before_body(State(transcoder): State<Transcoder>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    // Methods of gRPC-Web are authorized before their bodies are read.
     let called = transcoder.rpc_path(request.method(), path);
     match called.map_or(Ok(()), |called| check_scope(called, request.extensions().get::<Client>())) {
         Ok(()) => next.run(request).await,

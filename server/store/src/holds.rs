@@ -7,7 +7,7 @@
 pub const CLUSTER_FORGOTTEN: &str = "the cluster was forgotten";
 
 /// How long a hold is found after its end, in milliseconds: a week.
-pub const KEPT_MS: i64 = 7 * 24 * 3_600_000;
+pub const RETENTION_MS: i64 = 7 * 24 * 3_600_000;
 
 /// A hold to create.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -230,10 +230,10 @@ pub trait Store: Archive {
         by: &'a HoldCaller,
     ) -> StoreFuture<'a, HoldCommand>;
 
-    /// A hold of `cluster`, also one that ended less than [`holds::KEPT_MS`] ago.
+    /// A hold of `cluster`, also one that ended less than [`holds::RETENTION_MS`] ago.
     fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>>;
 
-    /// The holds of a cluster, or of all clusters, by cluster and id; also those that ended less than [`holds::KEPT_MS`] ago.
+    /// The holds of a cluster, or of all clusters, by cluster and id; also those that ended less than [`holds::RETENTION_MS`] ago.
     fn holds<'a>(&'a self, cluster: Option<&'a str>) -> StoreFuture<'a, Vec<HoldRow>>;
 
     /// The holds of all clusters that neither their holder nor the owner of the cluster has ended.

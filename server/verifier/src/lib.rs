@@ -43,10 +43,7 @@ mod topology;
 mod violation;
 
 pub use self::eviction_step::EvictionStep;
-pub use self::removals::{
-    RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, check_removals_but_last_pods,
-    is_do_not_disrupt_active, is_protected,
-};
+pub use self::removals::{RemovalRule, RemovalViolation, check_removals, check_removals_but_last_pods};
 pub use self::violation::{Rule, Violation};
 
 use model::Resources;

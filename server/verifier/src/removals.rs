@@ -29,7 +29,6 @@ mod opt_in;
 mod rescheduling;
 mod violation;
 
-pub use eviction::{blocking_pod_budgets, is_do_not_disrupt_active, is_protected};
 pub use violation::{RemovalRule, RemovalViolation};
 
 use membership::Removed;

@@ -8,6 +8,10 @@ use e2e::{Program, TempDir, authority};
 use fleetwright_proto::DESCRIPTOR_SET;
 use prost::Message;
 use prost_types::FileDescriptorSet;
+use tonic::client::Grpc;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request};
+use tonic_prost::ProstCodec;
 
 use crate::replicas::figure;
 use crate::{PROGRAM, TIMEOUT};
@@ -47,31 +51,30 @@ fn methods() -> Vec<String> {
     services.flat_map(of_service).collect()
 }
 
-/// The status code of gRPC-Web with an empty message. A stream that goes on is closed after its headers.
-fn call(address: &str, method: &str, token: Option<&str>) -> (String, String) {
-    let mut stream = TcpStream::connect(address).expect("the server listens");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout above zero");
-    let authorization = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-    write!(
-        stream,
-        "POST /fleetwright.v1.{method} HTTP/1.1\r\nHost: {address}\r\n{authorization}Content-Type: \
-         application/grpc-web+proto\r\nContent-Length: 5\r\nConnection: close\r\n\r\n\0\0\0\0\0"
-    )
-    .expect("the server reads");
-    let mut answer = vec![0; 4096];
-    let begun = stream.read(&mut answer).expect("the server answers");
-    answer.truncate(begun);
-    // A watch without changes says nothing for 15 seconds: its headers are enough.
-    stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout above zero");
-    let _ends_or_not = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let status = answer.split("grpc-status:").nth(1).and_then(|rest| rest.split_whitespace().next()).map(str::to_owned);
-    let http = answer.split_whitespace().nth(1).unwrap_or_default().to_owned();
-    (http, status.unwrap_or_default())
+/// The status of a call with an empty message. A stream that goes on is OK once its headers are there.
+async fn call(channel: &Channel, method: &str, token: Option<&str>) -> Code {
+    let mut client = Grpc::new(channel.clone());
+    client.ready().await.expect("the server listens");
+    let mut request = Request::new(());
+    if let Some(token) = token {
+        let value = format!("Bearer {token}").parse().expect("a header value");
+        request.metadata_mut().insert("authorization", value);
+    }
+    let path = format!("/fleetwright.v1.{method}").parse().expect("a path");
+    let answer = client.server_streaming(request, path, ProstCodec::<(), ()>::default()).await;
+    let mut messages = match answer {
+        Ok(answer) => answer.into_inner(),
+        Err(status) => return status.code(),
+    };
+    // A watch without changes says nothing for 15 seconds.
+    match tokio::time::timeout(Duration::from_millis(500), messages.message()).await {
+        Ok(Err(status)) => status.code(),
+        Ok(Ok(_)) | Err(_) => Code::Ok,
+    }
 }
 
-#[test]
-fn every_method_is_granted_to_the_scopes_of_its_table_and_to_no_other() {
+#[tokio::test]
+async fn every_method_is_granted_to_the_scopes_of_its_table_and_to_no_other() {
     let folder = TempDir::new();
     let client = |(scope, digest): &(&str, &str)| {
         format!("[[clients]]\nname = '{scope}'\nscope = '{scope}'\ntoken-sha256 = '{digest}'\n")
@@ -79,23 +82,20 @@ fn every_method_is_granted_to_the_scopes_of_its_table_and_to_no_other() {
     let file = folder.write_file("auth.toml", SCOPES.iter().map(client).collect::<String>());
     let listeners = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
     let server = Program::new(PROGRAM, &[&["serve", "--dev", "--auth-file", &file], &listeners[..]].concat()).start();
-    let [_grpc, http] = server.wait_for_urls(TIMEOUT);
-    let address = authority(&http).to_owned();
+    let [grpc, _http] = server.wait_for_urls(TIMEOUT);
+    let channel = Endpoint::from_shared(grpc).expect("a URL").connect().await.expect("the server listens");
     let all = methods();
     assert!(NEEDED.iter().all(|(method, _)| all.iter().any(|known| known == method)), "{all:?}");
-    let unauthenticated = |method: &str, token| {
-        let (http, status) = call(&address, method, token);
-        http == "401" || status == "16"
-    };
     for method in &all {
         let needed = NEEDED.iter().find(|(known, _)| known == method).map_or("read", |(_, scope)| scope);
         let least = SCOPES.iter().position(|(scope, _)| *scope == needed).expect("it is a scope");
-        assert!(unauthenticated(method, None) && unauthenticated(method, Some("wrong")), "{method}");
+        for token in [None, Some("wrong")] {
+            assert_eq!(call(&channel, method, token).await, Code::Unauthenticated, "{method}");
+        }
         for (at, (scope, _)) in SCOPES.iter().enumerate() {
-            let (http, status) = call(&address, method, Some(scope));
-            // 7 is PERMISSION_DENIED. What else an empty request fails with is none of this test.
-            let is_denied = http == "403" || status == "7";
-            assert_eq!(is_denied, at < least, "{method} with scope {scope}: HTTP {http}, gRPC status {status:?}");
+            let code = call(&channel, method, Some(scope)).await;
+            // What else an empty request fails with is none of this test.
+            assert_eq!(code == Code::PermissionDenied, at < least, "{method} with scope {scope}: {code:?}");
         }
     }
     assert_eq!(server.stop(TIMEOUT), 0);

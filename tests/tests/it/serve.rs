@@ -156,14 +156,5 @@ fn the_api_over_http_has_the_rights_of_its_methods() {
     assert!(frozen.starts_with("HTTP/1.1 200") && frozen.contains("\"creator\":\"operator\""), "{frozen}");
     let audit = request(&address, "GET /v1/auditEntries HTTP/1.1\r\nAuthorization: Bearer operator", "");
     assert!(!audit.starts_with("HTTP/1.1 200") && audit.contains("this needs scope admin"), "{audit}");
-
-    // gRPC-Web: an empty message, and the trailers in the body.
-    let head = "POST /fleetwright.v1.FleetService/ListFreezes HTTP/1.1\r\nAuthorization: Bearer reader\r\n\
-                Content-Type: application/grpc-web+proto";
-    let listed = request(&address, head, "\0\0\0\0\0");
-    assert!(listed.starts_with("HTTP/1.1 200") && listed.contains("a test"), "{listed}");
-    assert!(listed.contains("grpc-status:0"), "{listed}");
-    let head = head.replace("Bearer reader", "Bearer wrong");
-    assert!(request(&address, &head, "\0\0\0\0\0").starts_with("HTTP/1.1 401"));
     assert_eq!(server.stop(TIMEOUT), 0);
 }

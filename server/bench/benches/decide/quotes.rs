@@ -14,7 +14,7 @@ use model::input::PlanningInput;
 use model::{
     CapacityType, InstanceTypeName, LabelSelector, Labels, Millis, PodShape, SpreadConstraint, Text, Timestamp,
 };
-use odds::{CapacityOdds, OddsAt};
+use odds::{CapacityOdds, OddsSnapshot};
 use planner::CompileCache;
 use quote::{Answer, LaunchSettings, PodSet, PreparedCluster, Quote, QuoteContext, ReadyTime, rank};
 
@@ -172,7 +172,7 @@ fn quote_all(
     let parts = thread::scope(|scope| {
         let quote_part = |clusters: &mut [PreparedCluster], cache: &mut CompileCache| {
             let begun = proc::thread_cpu();
-            let mut context = QuoteContext::new(OddsAt::new(odds, NOW), &ready_time, cache);
+            let mut context = QuoteContext::new(OddsSnapshot::new(odds, NOW), &ready_time, cache);
             let quotes: Vec<_> = clusters.iter_mut().map(|cluster| cluster.quote(sets, &mut context)).collect();
             (quotes, proc::thread_cpu().saturating_sub(begun))
         };

@@ -61,7 +61,7 @@ impl ClusterController {
         if !is_enabled || is_held || !self.is_ready() {
             return;
         }
-        let version = self.state.openings_version();
+        let version = self.state.removal_opportunity_version();
         let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
         // Demand is counted only when a request is due.
         let plan_due = || self.pending_plan_due(ctx).map(|due| due.max(ctx.now + Millis::from_secs(1)));
@@ -120,7 +120,7 @@ impl ClusterController {
         let job = self.disruption_job(number, room, ctx);
         let revisions = self.state.pools().map(|record| (record.pool.name.clone(), record.revision.clone())).collect();
         let is_searched = job.search_steps > 0 || !ctx.settings.search.is_enabled();
-        let (version, last_decision) = (self.state.openings_version(), self.decisions.last_id());
+        let (version, last_decision) = (self.state.removal_opportunity_version(), self.decisions.last_id());
         let more_room_at = room.and_then(|room| room.removals.more_at.into_iter().chain(room.launches.more_at).min());
         self.disruption.consolidation.pending =
             Some(PendingConsolidation { number, version, last_decision, revisions, is_searched, more_room_at });

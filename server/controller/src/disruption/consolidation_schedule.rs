@@ -41,7 +41,7 @@ pub(crate) struct Consolidation {
 #[derive(Debug)]
 pub(crate) struct PendingConsolidation {
     pub number: PlanNumber,
-    /// [`ClusterState::openings_version`](cluster::ClusterState::openings_version) in the request.
+    /// [`ClusterState::removal_opportunity_version`](cluster::ClusterState::removal_opportunity_version) in the request.
     pub version: u64,
     /// The last decision before the request.
     pub last_decision: Option<DecisionId>,
@@ -55,14 +55,14 @@ pub(crate) struct PendingConsolidation {
 /// A look at the cluster that led to nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Idle {
-    /// [`ClusterState::openings_version`](cluster::ClusterState::openings_version) at that time.
+    /// [`ClusterState::removal_opportunity_version`](cluster::ClusterState::removal_opportunity_version) at that time.
     version: u64,
     /// When the next look may find something without a change.
     until: Timestamp,
 }
 
 impl Consolidation {
-    /// When the next request is due while the cluster state has this version of its openings.
+    /// When the next request is due while the cluster state has this [removal_opportunity_version].
     pub fn due_at(&self, version: u64, interval: Millis, now: Timestamp) -> Timestamp {
         let checked = self.checked_at.map(|checked| checked + interval);
         let earliest = checked.into_iter().chain(self.asks_again).max().unwrap_or(now);

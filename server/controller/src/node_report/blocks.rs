@@ -1,14 +1,17 @@
 //! What blocks a node from removal now, by the state of its cluster.
 
+use std::collections::BTreeMap;
+
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption::candidates::{Candidate, Candidates};
 use crate::disruption::method::DisruptionView;
 use crate::guardrails::BlockReason;
-use cluster::{NodeRecord, PodRecord};
+use cluster::{NodeRecord, PodRecord, blocks, removal_pod};
+use model::Timestamp;
 use model::disruption_plan::{Block, BlockCode};
 use model::disruption_policy::DisruptionReason;
-use model::removal::RemovalReason;
-use model::{Millis, Text, Timestamp};
+use model::removal::{RemovalPod, RemovalReason};
+use model::running::Consolidatable;
 
 /// What the blocks of all nodes of a cluster are found by.
 pub(super) struct ClusterBlocks<'r> {
@@ -138,23 +141,18 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
 
     /// What blocks the node from every voluntary removal.
     pub(super) fn of_node(&self) -> Vec<Block> {
-        let (state, title) = (&self.controller.state, self.node_title());
+        let state = &self.controller.state;
         let mut blocks = Vec::new();
         if !self.node.is_initialized() {
-            blocks.push(Block::new(BlockCode::NotInitialized, title.clone(), "is not initialized"));
+            blocks.push(Block::new(BlockCode::NotInitialized, self.node_title(), "is not initialized"));
         }
-        if self.node.blocks_disruption(self.now()) {
-            let message = self.protection(self.node.protection_end());
-            blocks.push(Block::new(BlockCode::DoNotDisrupt, title, message));
-        }
-        let nominated = state.nominated_pods().filter(|pod| state.nominated_node(pod) == Some(&self.node.name));
-        blocks.extend(nominated.map(|pod| {
-            let message = "is nominated for the node and does not run yet";
-            Block::new(BlockCode::Nominated, format!("Pod/{}", pod.key), message)
-        }));
+        let NodeRecord { name, do_not_disrupt, created, .. } = self.node;
+        blocks.extend(blocks::of_protected_node(name, (*do_not_disrupt, *created), self.now()));
+        let nominated = state.nominated_pods().filter(|pod| state.nominated_node(pod) == Some(name));
+        blocks.extend(nominated.map(|pod| blocks::of_nomination(&pod.key)));
         let assigned = state.assignments().iter().filter(|(pod, _)| {
-            let elsewhere = state.pod(pod).is_some_and(|pod| pod.node.as_ref() != Some(&self.node.name));
-            elsewhere && state.assigned_node(pod).is_some_and(|node| node.name == self.node.name)
+            let elsewhere = state.pod(pod).is_some_and(|pod| pod.node.as_ref() != Some(name));
+            elsewhere && state.assigned_node(pod).is_some_and(|node| node.name == *name)
         });
         blocks.extend(assigned.map(|(pod, _)| {
             Block::new(BlockCode::PendingPods, format!("Pod/{pod}"), "waits, and is planned on the node")
@@ -162,48 +160,18 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
         blocks
     }
 
-    fn protection(&self, end: Option<Timestamp>) -> String {
-        let end = end.map(|end| format!(", which ends {}", self.remaining(end))).unwrap_or_default();
-        format!("has karpenter.sh/do-not-disrupt{end}")
-    }
-
     /// What the pods of the node block its removal by.
     pub(super) fn of_pods(&self) -> Vec<Block> {
-        self.controller.state.pods_on(&self.node.name).flat_map(|pod| self.of_pod(pod)).collect()
+        let state = &self.controller.state;
+        let mut budgets = BTreeMap::new();
+        let running = state.pods_on(&self.node.name).filter(|pod| !pod.is_terminal());
+        let pods: Vec<RemovalPod> = running.map(|pod| removal_pod(state, pod, &mut budgets)).collect();
+        pods.iter().flat_map(|pod| blocks::of_pod(pod, &budgets, self.now())).collect()
     }
 
-    fn of_pod(&self, pod: &PodRecord) -> Vec<Block> {
-        if pod.blocks_disruption(self.now()) {
-            let message = self.protection(pod.protection_end());
-            return vec![Block::new(BlockCode::DoNotDisrupt, format!("Pod/{}", pod.key), message)];
-        }
-        if pod.terminating || !pod.is_evicted_by_drains() {
-            return Vec::new();
-        }
-        let budgets: Vec<_> = self.controller.state.pod_budgets_of(pod).collect();
-        let title = |name: &str| format!("PodDisruptionBudget/{}/{name}", pod.key.namespace);
-        let block = |name: &str, message: String| Block::new(BlockCode::PodDisruptionBudget, title(name), message);
-        match budgets.as_slice() {
-            [one] if one.allowed <= 0 && (pod.ready || !one.evicts_unhealthy_always) => {
-                vec![block(&one.name, format!("allows no eviction now, and selects pod {}", pod.key))]
-            }
-            [] | [_] => Vec::new(),
-            several => {
-                let message =
-                    format!("selects pod {} beside another budget: a pod with several is never evicted", pod.key);
-                several.iter().map(|one| block(&one.name, message.clone())).collect()
-            }
-        }
-    }
-
-    /// The pods of schedulers that are not planned for: whether another node has a place for them is not known.
     pub(super) fn of_schedulers(&self) -> Vec<Block> {
         let pods = self.controller.state.pods_of_other_schedulers_on(&self.node.name);
-        let block = |(pod, scheduler): (&PodRecord, &Text)| {
-            let message = format!("is placed by the scheduler {scheduler}, which is not planned for");
-            Block::new(BlockCode::OtherScheduler, format!("Pod/{}", pod.key), message)
-        };
-        pods.map(block).collect()
+        pods.map(|(pod, scheduler)| blocks::of_other_scheduler(&pod.key, scheduler)).collect()
     }
 
     /// What the budgets and windows of the NodePool, and the budget of the cluster, block its removal by.
@@ -256,11 +224,8 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
 
     /// The pod that consolidation has moved within `disruption.move-interval` and may move again last.
     pub(super) fn of_moves(&self) -> Option<Block> {
-        let state = &self.controller.state;
-        let moved = state.recent_move_to(&self.node.name, self.view.move_interval, self.now())?;
-        let left = self.remaining(moved.until);
-        let message = format!("was moved by consolidation, which may move it again {left} (disruption.move-interval)");
-        Some(Block::new(BlockCode::RecentlyMoved, format!("Pod/{}", moved.pod), message))
+        let moved = self.controller.state.recent_move_to(&self.node.name, self.view.move_interval, self.now())?;
+        Some(blocks::of_move(&moved, self.now()))
     }
 
     /// The wait for a pod that consolidation has moved.
@@ -273,57 +238,19 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
     /// The wait of `consolidateAfter`, and a fixed number of nodes.
     pub(super) fn of_wait(&self) -> Vec<Block> {
         let Some(Candidate { pool, .. }) = self.managed else { return Vec::new() };
-        let title = format!("NodePool/{}", pool.pool.name);
-        let mut blocks = Vec::new();
-        if let Some(replicas) = pool.pool.replicas {
-            let message = format!("has a fixed number of nodes (replicas: {replicas})");
-            blocks.push(Block::new(BlockCode::Static, title.clone(), message));
-        }
+        let mut blocks: Vec<Block> = blocks::of_static_pool(&pool.pool).into_iter().collect();
         let last = self.controller.state.last_pod_event(&self.node.name);
-        match (pool.disruption.consolidate_after, last) {
-            (None, _) => blocks.push(Block::new(BlockCode::ConsolidateAfter, title, "has consolidateAfter: Never")),
-            (Some(_), None) => {
-                let message = "has no known time of its last pod event: consolidateAfter has not begun";
-                blocks.push(Block::new(BlockCode::ConsolidateAfter, self.node_title(), message));
-            }
-            (Some(wait), Some(last)) if last + wait > self.now() => {
-                let message = format!("may be consolidated {}: a pod came or went", self.remaining(last + wait));
-                blocks.push(Block::new(BlockCode::ConsolidateAfter, self.node_title(), message));
-            }
-            (Some(_), Some(_)) => {}
+        let consolidatable = Consolidatable::of(&pool.disruption, last.unwrap_or(self.now()));
+        if last.is_none() && consolidatable != Consolidatable::Never {
+            let message = "has no known time of its last pod event: consolidateAfter has not begun";
+            blocks.push(Block::new(BlockCode::ConsolidateAfter, self.node_title(), message));
+        } else {
+            blocks.extend(blocks::of_wait(&pool.pool.name, &self.node.name, consolidatable, self.now()));
         }
         blocks
     }
 
-    /// `in 30 s, at 2026-01-01T10:00:30Z`; at least one second.
     pub(super) fn remaining(&self, until: Timestamp) -> String {
-        let left = until.duration_since(self.now()).max(Millis::from_secs(1));
-        format!("in {}, at {until}", amount(left))
-    }
-}
-
-/// A duration in its two greatest units: `23 h 58 min`.
-fn amount(of: Millis) -> String {
-    let (seconds, minutes) = (of.as_secs(), of.as_mins());
-    match (minutes / 60, minutes % 60) {
-        (0, 0) => format!("{seconds} s"),
-        (0, minutes) => format!("{minutes} min {} s", seconds % 60),
-        (hours @ 0..24, minutes) => format!("{hours} h {minutes} min"),
-        (hours, _) => format!("{} d {} h", hours / 24, hours % 24),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_duration_has_its_two_greatest_units() {
-        // 86,379 s are a day without 21 seconds.
-        let amounts = [1, 59, 60, 600, 3_599, 3_600, 86_379, 86_400, 200_000];
-        assert_eq!(
-            amounts.map(|seconds| amount(Millis::from_secs(seconds))),
-            ["1 s", "59 s", "1 min 0 s", "10 min 0 s", "59 min 59 s", "1 h 0 min", "23 h 59 min", "1 d 0 h", "2 d 7 h"]
-        );
+        blocks::remaining(until, self.now())
     }
 }

@@ -81,7 +81,7 @@ impl ClusterController {
     fn note(&mut self, claim: &ClaimName, reason: EventReason, message: String, series: &str, origin: Origin) {
         let event = EventOrder::new(ObjectRef::Claim(claim.clone()), reason, message, origin).in_series(series);
         let events = event.on_each(self.objects_of(claim));
-        self.status_reporter.noted_events.add(events);
+        self.status_reporter.pending_events.add(events);
     }
 
     fn is_balanced(&self, claim: &ClaimName) -> bool {

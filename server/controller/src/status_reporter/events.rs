@@ -18,7 +18,7 @@ impl ClusterController {
     /// Records Events for everything since the last pass; a full one also looks at what nodes are kept by.
     pub(super) fn record_events(&mut self, is_full: bool, ctx: &mut Context<'_>) {
         let mut events = self.machine_events(ctx.settings.class_facts);
-        events.extend(self.status_reporter.noted_events.take());
+        events.extend(self.status_reporter.pending_events.take());
         events.extend(self.replacement_events());
         events.extend(self.drain_events(ctx.now));
         events.extend(self.held_events());
@@ -27,7 +27,7 @@ impl ClusterController {
         events.extend(self.class_events());
         events.extend(self.decision_events());
         // The last get what the others leave of the rate.
-        if is_full && self.status_reporter.standing_events.begin_pass(ctx.now) {
+        if is_full && self.status_reporter.periodic_block_events.begin_pass(ctx.now) {
             events.extend(self.pool_events(ctx));
             events.extend(self.node_events(ctx));
         }

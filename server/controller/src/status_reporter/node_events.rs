@@ -16,7 +16,7 @@ const ELAPSED_FOR: Millis = Millis::from_mins(15);
 impl ClusterController {
     /// What keeps the next few nodes.
     pub(super) fn node_events(&mut self, ctx: &Context<'_>) -> Vec<EventOrder> {
-        let nodes = self.status_reporter.standing_events.next_nodes(&self.state);
+        let nodes = self.status_reporter.periodic_block_events.next_nodes(&self.state);
         let mut events = Vec::new();
         for NodeBlocks { claim, consolidates, verdicts } in self.blocks_of_nodes(&nodes, ctx) {
             let price = self.price_of(&claim);

@@ -63,7 +63,7 @@ impl ClusterController {
     fn write(&mut self, subject: ObjectRef, patch: StatusPatch, ctx: &mut Context<'_>) {
         if let Some(before) = self.status_reporter.last_written(&subject) {
             let events = transitions(&subject, before, &patch);
-            self.status_reporter.noted_events.add(events);
+            self.status_reporter.pending_events.add(events);
         }
         let id = InstructionId(ctx.next_id());
         let order = StatusOrder { subject: subject.clone(), patch: patch.clone(), at: ctx.now };

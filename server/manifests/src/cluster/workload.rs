@@ -9,9 +9,6 @@ use crate::kinds::Kind;
 use crate::pod::{PodSpec, tolerations};
 use crate::{Cursor, selector, syntax};
 
-/// The label that distinguishes the ReplicaSets of a Deployment.
-pub const HASH: &str = "pod-template-hash";
-
 /// Maximum number of replicas of one workload.
 pub(super) const MAX_REPLICAS: i64 = 1_000_000;
 

@@ -10,7 +10,7 @@ use model::{
     BoundPod, CapacityType, InstanceType, InstanceTypeName, Labels, MicroUsd, Millis, Node, NodePool, NodeStage,
     Offering, PodShape, Requirements, Resources, Text, Timestamp, Zone,
 };
-use odds::{CapacityOdds, OddsAt};
+use odds::{CapacityOdds, OddsSnapshot};
 use planner::CompileCache;
 use quote::{Answer, ClusterQuote, Fit, LaunchSettings, PodSet, PreparedCluster, QuoteContext, ReadyTime};
 
@@ -138,7 +138,7 @@ pub fn prepared(name: &str, input: PlanningInput) -> PreparedCluster {
 pub fn with_context<T>(odds: &CapacityOdds, quotes: impl FnOnce(&mut QuoteContext<'_>) -> T) -> T {
     let mut cache = CompileCache::default();
     let ready_time = |_: &InstanceTypeName, _: CapacityType| READY;
-    quotes(&mut QuoteContext::new(OddsAt::new(odds, NOW), &ready_time, &mut cache))
+    quotes(&mut QuoteContext::new(OddsSnapshot::new(odds, NOW), &ready_time, &mut cache))
 }
 
 /// The quote of a cluster of which nothing is known.

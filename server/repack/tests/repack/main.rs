@@ -128,7 +128,7 @@ fn render(repacking: &Repacking) -> String {
     }
     for held in &repacking.summary.held {
         let name = &input.nodes[held.node as usize].name;
-        let line = |by: &repack::Blocker| {
+        let line = |by: &model::disruption_plan::Block| {
             format!("{name} stays ({}): {}: {} {}", held.reason, by.code.as_str(), by.object, by.message)
         };
         lines.extend(held.by.iter().map(line));

@@ -31,7 +31,7 @@ const ZONES: [&str; 3] = ["us-east-1a", "us-east-1b", "us-east-1c"];
 
 /// What a client does with its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Script {
     /// Nothing: it expires.
     Forget,
     /// Releases it at once, whatever its state is.
@@ -122,7 +122,7 @@ impl Clients {
             .collect())
     }
 
-    /// Creates the hold of this number, and lets it meet its fate.
+    /// Creates the hold of this number, and runs its script.
     pub(super) async fn hold(&self, number: usize) -> anyhow::Result<Outcome> {
         let rng = self.rng.child_number(number as u64);
         let mut request = self.request(number, &rng);
@@ -147,20 +147,20 @@ impl Clients {
             ready_ms: None,
             contradictions,
         };
-        match fate(&rng) {
-            Fate::Forget => outcome.state = self.wait_until(&hold.name, has_ended).await?.state(),
-            Fate::Release => {
+        match script(&rng) {
+            Script::Forget => outcome.state = self.wait_until(&hold.name, has_ended).await?.state(),
+            Script::Release => {
                 let wait = rng.child("wait").between((0, 3_000));
                 tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())).await;
                 outcome.state = self.release(&hold.name).await?.state();
             }
-            fate @ (Fate::Use | Fate::Keep) => self.commit(&hold.name, fate, begun, &mut outcome).await?,
+            script @ (Script::Use | Script::Keep) => self.commit(&hold.name, script, begun, &mut outcome).await?,
         }
         Ok(outcome)
     }
 
-    /// Commits the hold when it is active, and releases it if its fate is to be used.
-    async fn commit(&self, name: &str, fate: Fate, begun: Instant, outcome: &mut Outcome) -> anyhow::Result<()> {
+    /// Commits the hold when it is active, and releases it if its script is to be used.
+    async fn commit(&self, name: &str, script: Script, begun: Instant, outcome: &mut Outcome) -> anyhow::Result<()> {
         let ready = self.wait_until(name, |hold| hold.state() == v1::HoldState::Active || has_ended(hold)).await?;
         outcome.state = ready.state();
         if ready.state() != v1::HoldState::Active {
@@ -183,7 +183,7 @@ impl Clients {
             }
             Err(status) => return Err(anyhow!("cannot commit {name}: {status}")),
         }
-        if fate == Fate::Use {
+        if script == Script::Use {
             outcome.state = self.release(name).await?.state();
         }
         Ok(())
@@ -320,12 +320,12 @@ pub(super) async fn list(server: &Channel) -> Result<Vec<v1::Hold>, Status> {
     }
 }
 
-fn fate(rng: &SeededRng) -> Fate {
-    match rng.child("fate").value() % 100 {
-        0..30 => Fate::Forget,
-        30..55 => Fate::Release,
-        55..97 => Fate::Use,
-        _ => Fate::Keep,
+fn script(rng: &SeededRng) -> Script {
+    match rng.child("script").value() % 100 {
+        0..30 => Script::Forget,
+        30..55 => Script::Release,
+        55..97 => Script::Use,
+        _ => Script::Keep,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use repack::{Blocker, BlockerTotal, RepackSummary};
+use model::disruption_plan::Block;
+use repack::{BlockerTotal, RepackSummary};
 
 use super::super::Rendering;
 use super::super::columns::write_columns;
@@ -32,7 +33,7 @@ fn write_blockers(
         return Ok(());
     }
     let row = |total: &BlockerTotal<'_>| {
-        let Blocker { code, object, message } = total.blocker;
+        let Block { code, object, message } = total.blocker;
         [object.clone(), code.as_str().to_owned(), total.nodes.to_string(), total.price.to_string(), message.clone()]
     };
     let header = ["OBJECT", "CODE", "NODES", "$/HOUR OF NODES", "WHY"].map(str::to_owned);

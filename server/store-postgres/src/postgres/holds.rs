@@ -9,7 +9,7 @@ use super::signals::{Signal, bump_signal};
 use store::guardrails::{AuditEntry, HoldAudit};
 use store::holds::{
     CLUSTER_FORGOTTEN, HoldCaller, HoldCommand, HoldCreation, HoldPlaceRow, HoldQuota, HoldRow, HoldState,
-    HoldStatusRow, KEPT_MS, LiveHolds, NewHold,
+    HoldStatusRow, LiveHolds, NewHold, RETENTION_MS,
 };
 use store::lease::{Lease, Scope};
 use store::{StoreError, clock};
@@ -244,7 +244,7 @@ impl PostgresStore {
         sqlx::query!(
             "DELETE FROM holds WHERE coalesce(ended_at, CASE WHEN committed_at IS NULL THEN expires_at END)
                       < clock_timestamp() - $1::bigint * interval '1 millisecond'",
-            KEPT_MS
+            RETENTION_MS
         )
         .execute(&self.pool)
         .await

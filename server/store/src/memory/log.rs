@@ -1,7 +1,7 @@
 //! Decisions and their replay data.
 
 use super::super::StoreError;
-use super::super::holds::KEPT_MS;
+use super::super::holds::RETENTION_MS;
 use super::super::lease::{Lease, Scope};
 use super::super::log::{Blob, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Replay, Retention, StoredDecision};
 use super::tables::{Tables, milliseconds};
@@ -106,7 +106,7 @@ impl Tables {
         self.prune_counters(now.saturating_sub(DAY_MS));
         self.prune_replicas(now.saturating_sub(DAY_MS));
         self.prune_interruptions(now.saturating_sub(DAY_MS));
-        self.prune_holds(now.saturating_sub(KEPT_MS));
+        self.prune_holds(now.saturating_sub(RETENTION_MS));
         self.prune_costs(now.saturating_sub(milliseconds(retention.costs)), now);
         self.outcomes.prune(now.saturating_sub(2 * DAY_MS));
         self.prune_offerings(now.saturating_sub(DAY_MS));

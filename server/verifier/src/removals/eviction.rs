@@ -8,15 +8,6 @@ use model::{PodKey, Text, Timestamp};
 use super::membership::Removed;
 use super::violation::{RemovalFindings, RemovalRule};
 
-/// The PodDisruptionBudgets, by `namespace/name`, that prevent the eviction of `pod` whatever other
-/// pods are evicted: one that allows no eviction now, or several, under which a pod is never
-/// evicted. Empty for a pod that a drain does not evict.
-#[must_use]
-pub fn blocking_pod_budgets<'p>(input: &RemovalInput, pod: &'p RemovalPod) -> &'p [Text] {
-    let is_drained = !pod.terminating && !pod.tolerates_drain;
-    if is_drained && is_blocked_by_budgets(input, pod) { &pod.pod_budgets } else { &[] }
-}
-
 /// DaemonSet and static pods protect their node as well; terminating pods do not.
 pub(super) fn check_do_not_disrupt(input: &RemovalInput, removals: &[Removed<'_>], findings: &mut RemovalFindings) {
     for removed in removals.iter().filter(|removed| removed.voluntary_reason().is_some()) {
@@ -95,19 +86,13 @@ fn evicts_unhealthy(input: &RemovalInput, budget: &Text, pod: &RemovalPod) -> bo
 }
 
 /// Whether `karpenter.sh/do-not-disrupt` protects the pod, and so its node, at `now`.
-#[must_use]
-pub fn is_protected(pod: &RemovalPod, now: Timestamp) -> bool {
+pub(super) fn is_protected(pod: &RemovalPod, now: Timestamp) -> bool {
     !pod.terminating && is_do_not_disrupt_active(pod.do_not_disrupt, pod.started, now)
 }
 
 /// Whether do-not-disrupt, which counts from `since`, is active: the start of the pod, or the
 /// creation of the Node.
-#[must_use]
-pub fn is_do_not_disrupt_active(
-    do_not_disrupt: Option<DoNotDisrupt>,
-    since: Option<Timestamp>,
-    now: Timestamp,
-) -> bool {
+fn is_do_not_disrupt_active(do_not_disrupt: Option<DoNotDisrupt>, since: Option<Timestamp>, now: Timestamp) -> bool {
     match do_not_disrupt {
         None => false,
         Some(DoNotDisrupt::Always) => true,

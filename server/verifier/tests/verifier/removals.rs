@@ -10,9 +10,7 @@ use model::removal::{
     RemovalPool, RemovalReason, ReplicaCount,
 };
 use model::{ClaimName, Cron, Millis, NodeName, NodeStage, PodKey, PoolName, TimeZone, Timestamp};
-use verifier::{
-    RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, check_removals_but_last_pods, is_protected,
-};
+use verifier::{RemovalRule, RemovalViolation, check_removals, check_removals_but_last_pods};
 
 use crate::fixture::text;
 
@@ -623,42 +621,4 @@ fn a_violation_names_rule_node_claim_and_pod() {
     let violations = removals.violations();
     assert_eq!(violations[0].to_string(), "Room on NodeClaim big: pod shop/web-0 has no place after the removal");
     assert_eq!((violations[0].node.as_ref(), violations[0].pod.as_ref()), ("n-big", Some(&pod_key("web-0"))));
-}
-
-#[test]
-fn budgets_that_prevent_the_eviction_of_a_pod_are_named() {
-    let allows = |allowed, evicts_unhealthy_always| PodBudget { allowed, evicts_unhealthy_always };
-    let budgets = [("shop/one", allows(1, false)), ("shop/none", allows(0, false)), ("shop/sick", allows(0, true))];
-    let pod_budgets = budgets.into_iter().map(|(name, budget)| (text(name), budget)).collect();
-    let input = RemovalInput { now: NOW, pod_budgets, ..RemovalInput::default() };
-    let guarded = |names: &[&str]| RemovalPod {
-        pod_budgets: names.iter().map(|name| text(name)).collect(),
-        ..pod("db-0", "StatefulSet/db")
-    };
-    let (none, both) = ([text("shop/none")], [text("shop/none"), text("shop/one")]);
-    for (pod, expected) in [
-        (guarded(&[]), [].as_slice()),
-        (guarded(&["shop/one"]), &[]),
-        (guarded(&["shop/none"]), &none),
-        (guarded(&["shop/none", "shop/one"]), &both),
-        (RemovalPod { ready: false, ..guarded(&["shop/sick"]) }, &[]),
-        // A drain evicts pods of DaemonSets as well.
-        (RemovalPod { node_bound: true, ..guarded(&["shop/none"]) }, &none),
-        // It is ending, or is not evicted by a drain.
-        (RemovalPod { terminating: true, ..guarded(&["shop/none"]) }, &[]),
-        (RemovalPod { tolerates_drain: true, ..guarded(&["shop/none"]) }, &[]),
-    ] {
-        assert_eq!(blocking_pod_budgets(&input, &pod), expected, "{pod:?}");
-    }
-}
-
-#[test]
-fn do_not_disrupt_protects_a_pod_while_its_duration_lasts() {
-    let protected = |protection| RemovalPod { do_not_disrupt: Some(protection), ..pod("db-0", "StatefulSet/db") };
-    assert!(is_protected(&protected(DoNotDisrupt::Always), NOW));
-    // It has run for 1,000 s - 400 s = 600 s.
-    assert!(is_protected(&protected(DoNotDisrupt::For(Millis::new(600_001))), NOW));
-    assert!(!is_protected(&protected(DoNotDisrupt::For(Millis::new(600_000))), NOW));
-    assert!(!is_protected(&RemovalPod { terminating: true, ..protected(DoNotDisrupt::Always) }, NOW));
-    assert!(is_protected(&RemovalPod { node_bound: true, ..protected(DoNotDisrupt::Always) }, NOW));
 }

@@ -46,36 +46,20 @@ pub struct Protection {
     pub from: Option<Timestamp>,
 }
 
-impl Protection {
-    fn is_active(&self, now: Timestamp) -> bool {
-        match (self.lasts, self.from) {
-            (DoNotDisrupt::Always, _) | (DoNotDisrupt::For(_), None) => true,
-            (DoNotDisrupt::For(wait), Some(from)) => now.duration_since(from) < wait,
-        }
-    }
-
-    fn end(&self) -> Option<Timestamp> {
-        match self.lasts {
-            DoNotDisrupt::Always => None,
-            DoNotDisrupt::For(wait) => Some(self.from? + wait),
-        }
-    }
-}
-
 impl Protections {
     /// Whether the Node is protected, whatever its pods say.
     pub(super) fn is_node_protected(&self, now: Timestamp) -> bool {
-        self.node.as_ref().is_some_and(|protection| protection.is_active(now))
+        self.node.as_ref().is_some_and(|one| one.lasts.is_active(one.from, now))
     }
 
     /// Whether the Node or one of its pods is protected.
     pub(super) fn is_protected(&self, now: Timestamp) -> bool {
-        self.is_node_protected(now) || self.pods.iter().any(|protection| protection.is_active(now))
+        self.is_node_protected(now) || self.pods.iter().any(|one| one.lasts.is_active(one.from, now))
     }
 
     /// When the first one with a duration ends after `now`.
     pub(super) fn next_end(&self, now: Timestamp) -> Option<Timestamp> {
-        self.node.iter().chain(&self.pods).filter_map(Protection::end).filter(|end| *end > now).min()
+        self.node.iter().chain(&self.pods).filter_map(|one| one.lasts.end(one.from)).filter(|end| *end > now).min()
     }
 }
 

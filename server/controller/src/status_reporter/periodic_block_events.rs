@@ -9,13 +9,13 @@ const MAX_NODES: usize = 20;
 
 /// The nodes of the cluster, a few at a time.
 #[derive(Debug, Default)]
-pub(super) struct StandingEvents {
+pub(super) struct PeriodicBlockEvents {
     last: Option<Timestamp>,
     /// The last node that was looked at.
     after: NodeName,
 }
 
-impl StandingEvents {
+impl PeriodicBlockEvents {
     /// Begins a look, unless the last one was less than a minute ago.
     pub fn begin_pass(&mut self, now: Timestamp) -> bool {
         let is_due = self.last.is_none_or(|last| last + INTERVAL <= now);
@@ -44,7 +44,7 @@ mod tests {
     fn all_nodes_have_their_turn_and_no_pass_looks_at_more_than_twenty() {
         let names: Vec<String> = (0..30).map(|number| format!("m{number:02}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (state, mut events) = (initialized_cluster(pool(), &names), StandingEvents::default());
+        let (state, mut events) = (initialized_cluster(pool(), &names), PeriodicBlockEvents::default());
         let mut looked_at = || {
             let nodes = events.next_nodes(&state);
             (
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_look_follows_after_a_minute() {
-        let mut events = StandingEvents::default();
+        let mut events = PeriodicBlockEvents::default();
         let begun = [0, 59_999, 60_000, 119_999].map(|at| events.begin_pass(Timestamp::from_millis(at)));
         assert_eq!(begun, [true, false, true, false]);
     }

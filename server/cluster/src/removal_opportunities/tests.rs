@@ -22,9 +22,9 @@ fn cluster() -> ClusterState {
 /// Whether each of these observations, one after another, is an opening.
 fn openings<const N: usize>(state: &mut ClusterState, pods: [PodRecord; N]) -> [bool; N] {
     pods.map(|pod| {
-        let before = state.openings_version();
+        let before = state.removal_opportunity_version();
         observe(state, 1, [Object::Pod(pod)]);
-        state.openings_version() != before
+        state.removal_opportunity_version() != before
     })
 }
 
@@ -75,15 +75,16 @@ fn a_pod_that_ends_or_becomes_free_to_go_is_an_opening() {
     let mut state = cluster();
     assert_eq!(openings(&mut state, seen), [false, true, true, true]);
     assert_eq!(state.pods_left(), 1, "a has ended");
-    let before = state.openings_version();
+    let before = state.removal_opportunity_version();
     state.apply(Observation::Delete(Key::Pod(key("b"))), Timestamp::from_millis(2));
-    assert!(state.openings_version() > before && state.pods_left() == 2);
+    assert!(state.removal_opportunity_version() > before && state.pods_left() == 2);
 }
 
 #[test]
 fn any_change_of_a_node_is_an_opening() {
     let mut state = cluster();
-    let (before, node) = (state.openings_version(), state.node(&text("n-m0")).cloned().expect("it is there"));
+    let (before, node) =
+        (state.removal_opportunity_version(), state.node(&text("n-m0")).cloned().expect("it is there"));
     observe(&mut state, 1, [Object::Node(node)]);
-    assert!(state.openings_version() > before);
+    assert!(state.removal_opportunity_version() > before);
 }

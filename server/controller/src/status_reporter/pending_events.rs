@@ -6,9 +6,9 @@ use crate::status::EventOrder;
 const MAX_NOTED: usize = 50;
 
 #[derive(Debug, Default)]
-pub(super) struct NotedEvents(Vec<EventOrder>);
+pub(super) struct PendingEvents(Vec<EventOrder>);
 
-impl NotedEvents {
+impl PendingEvents {
     /// Adds Events, as long as there is room.
     pub fn add(&mut self, events: Vec<EventOrder>) {
         let room = MAX_NOTED - self.0.len();

@@ -9,7 +9,7 @@ use super::state::ClusterState;
 
 impl ClusterState {
     /// Whether `pod`, which is about to replace the pod with its key, may make a removal possible.
-    pub(super) fn is_opening(&self, pod: &PodRecord) -> bool {
+    pub(super) fn may_enable_removal(&self, pod: &PodRecord) -> bool {
         let known = self.pod(&pod.key);
         let is_filling = match (known.and_then(|known| known.node.as_ref()), &pod.node) {
             (None, None) => known.is_none_or(|known| is_waiting_as_before(known, pod)),

@@ -30,7 +30,7 @@ const CONSOLIDATION: &str = "consolidation";
 /// Why a node went, or leaves.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Departure {
+pub(super) struct RemovalHistory {
     /// `Fleetwright`, or what is known of whatever else it was.
     removed_by: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ pub(super) async fn search(
     cluster: &str,
     node: &str,
     removed: Option<v1::RemovedNode>,
-) -> Result<Option<Departure>, Failure> {
+) -> Result<Option<RemovalHistory>, Failure> {
     // A node that something else removed was removed by no decision, whatever decisions about it were not carried out.
     let by_other = removed.as_ref().is_some_and(|removed| removed.reason.is_empty());
     let found = if by_other { None } else { find(archive, cluster, node).await? };
@@ -86,7 +86,7 @@ pub(super) async fn search(
         _ => None,
     };
     let row = decision.decision;
-    Ok(Some(Departure {
+    Ok(Some(RemovalHistory {
         removed_by: "Fleetwright".to_owned(),
         removed_at_ms: removed.and_then(|removed| removed.remove_time.as_ref().map(to_millis)),
         reason,
@@ -100,7 +100,7 @@ pub(super) async fn search(
     }))
 }
 
-fn without_decision(removed: v1::RemovedNode) -> Departure {
+fn without_decision(removed: v1::RemovedNode) -> RemovalHistory {
     let (removed_by, reason) = match (removed.reason.as_str(), removed.external_reason.as_str()) {
         ("", "") => (
             "something else than Fleetwright",
@@ -112,7 +112,7 @@ fn without_decision(removed: v1::RemovedNode) -> Departure {
         (reason, _) => ("Fleetwright, without a decision", reason.to_owned()),
     };
     let removed_at_ms = removed.remove_time.as_ref().map(to_millis);
-    Departure { removed_by: removed_by.to_owned(), removed_at_ms, reason, decision: None, plan: None }
+    RemovalHistory { removed_by: removed_by.to_owned(), removed_at_ms, reason, decision: None, plan: None }
 }
 
 /// The decisions of `cluster` below `before`, a page at a time.
@@ -185,7 +185,7 @@ fn planned_removal(stored: &StoredDecision, command: &Command, nodes: Vec<String
     }
 }
 
-impl Departure {
+impl RemovalHistory {
     /// Names and values for people.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![("removed by", self.removed_by.clone())];
