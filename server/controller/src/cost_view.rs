@@ -224,7 +224,9 @@ const fn cause_of(code: BlockCode) -> CostCause {
         | BlockCode::Replacing
         | BlockCode::RecentlyMoved
         | BlockCode::OtherScheduler
-        | BlockCode::LocalVolume => CostCause::Blocked,
+        | BlockCode::LocalVolume
+        | BlockCode::SafeToEvict
+        | BlockCode::NoOwner => CostCause::Blocked,
         BlockCode::NoSavings | BlockCode::NoCapacity | BlockCode::SpotFlexibility => CostCause::NoSavings,
         BlockCode::NotInitialized | BlockCode::Deleting | BlockCode::NotManaged | BlockCode::NotPlanned => {
             CostCause::Unexplained

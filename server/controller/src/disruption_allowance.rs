@@ -38,16 +38,10 @@ const GRACE: Millis = Millis::from_secs(2);
 /// A plan whose answer has not arrived after this time is forgotten.
 const LOST_AFTER: Millis = Millis::from_mins(5);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DisruptionShare {
     /// Microseconds of a processor in each second; `None` is no limit.
     micros_per_second: Option<i64>,
-}
-
-impl Default for DisruptionShare {
-    fn default() -> Self {
-        Self { micros_per_second: None }
-    }
 }
 
 impl DisruptionShare {

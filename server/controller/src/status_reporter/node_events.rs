@@ -71,7 +71,9 @@ fn stated_by(reason: RemovalReason, block: &Block, consolidates: bool) -> Option
         | BlockCode::BackOff
         | BlockCode::RecentlyMoved
         | BlockCode::OtherScheduler
-        | BlockCode::LocalVolume => Some(EventReason::DisruptionBlocked),
+        | BlockCode::LocalVolume
+        | BlockCode::SafeToEvict
+        | BlockCode::NoOwner => Some(EventReason::DisruptionBlocked),
         BlockCode::ConsolidateAfter if !consolidates => Some(EventReason::Unconsolidatable),
         BlockCode::Policy
         | BlockCode::NoCapacity

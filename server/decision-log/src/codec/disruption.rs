@@ -27,7 +27,8 @@ fieldless_enums! {
         Budget = 0, PodDisruptionBudget = 1, DoNotDisrupt = 2, ConsolidateAfter = 3, NotInitialized = 4, Nominated = 5,
         Deleting = 6, Policy = 7, NoCapacity = 8, NoSavings = 9, MinValues = 10, SpotFlexibility = 11, PendingPods = 12,
         Static = 13, NotSynced = 14, NotManaged = 15, Frozen = 16, Shadow = 17, Guardrail = 18, BackOff = 19, Replacing = 20,
-        NotPlanned = 21, RecentlyMoved = 22, OtherScheduler = 23, LocalVolume = 24,
+        NotPlanned = 21, RecentlyMoved = 22, OtherScheduler = 23, LocalVolume = 24, SafeToEvict = 25,
+        NoOwner = 26,
     }
 }
 
