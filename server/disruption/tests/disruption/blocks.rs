@@ -88,7 +88,7 @@ fn a_pod_that_was_moved_lately_blocks_its_node_from_consolidation() {
     let by = "RecentlyMoved Pod/shop/web-1";
     let expected = format!("Underutilized n-2: saves 0.20\n  api-1 to n-1\nn-1 stays (Underutilized): {by}\n");
     assert_eq!(render(&plan), expected);
-    let why = "was moved by consolidation, which may move it again in 90 seconds (disruption.move-interval)";
+    let why = "was moved by consolidation, which may move it again in 1 min 30 s, at 2026-01-01T12:01:30Z (disruption.move-interval)";
     assert_eq!(plan.held[0].by[0].message, why);
 }
 
