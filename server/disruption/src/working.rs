@@ -6,9 +6,9 @@ use binding::{bound_pod, launched_node};
 use model::eviction_cost::eviction_cost;
 use model::input::PlanningInput;
 use model::plan::PlannedNode;
-use model::removal::{RemovalInput, RemovalReason};
+use model::removal::RemovalReason;
 use model::running::{RunningCluster, RunningNode, RunningPod};
-use model::{BoundPod, MicroUsd, Node, NodeName, NodeStage, Pod, Resources};
+use model::{BoundPod, MicroUsd, Node, NodeName, NodeStage, Pod, Resources, Timestamp};
 
 pub(crate) use crate::movable_pod::MovablePod;
 use crate::preferences::required_shapes;
@@ -132,10 +132,8 @@ impl<'r> WorkingCluster<'r> {
         let stated_shapes = input.shapes.len();
         let commands = Vec::new();
         let mut working = Self { input, nodes, pods, removed, commands, moves, names, taken, launched, stated_shapes };
-        let pod_budgets = running.pod_budgets.clone();
-        let judged = RemovalInput { now: working.input.now, pod_budgets, ..RemovalInput::default() };
         for (number, node) in (0..).zip(&running.nodes) {
-            working.add(number, node, &judged);
+            working.add(number, node, running);
         }
         let (required, of_pods) = required_shapes(&working.input, &working.pods);
         let pod = |(pod, shape): (&MovablePod<'_>, u32)| Pod { shape, ..pod.pod.clone() };
@@ -158,8 +156,8 @@ impl<'r> WorkingCluster<'r> {
         self.input.shapes.truncate(self.stated_shapes);
     }
 
-    fn add(&mut self, number: u32, running: &'r RunningNode, judged: &RemovalInput) {
-        let at = running.node as usize;
+    fn add(&mut self, number: u32, running: &'r RunningNode, cluster: &RunningCluster) {
+        let (at, now) = (running.node as usize, self.input.now);
         let state = &mut self.nodes[at];
         state.running = Some(number);
         state.price = running.price;
@@ -168,7 +166,7 @@ impl<'r> WorkingCluster<'r> {
         let mut next = 0;
         for pod in &running.pods {
             let key = (&pod.facts.key.namespace, &pod.facts.key.name);
-            let Some(planned) = pod.pod.as_ref().filter(|_| needs_place(pod, judged)) else { continue };
+            let Some(planned) = pod.pod.as_ref().filter(|_| needs_place(pod, cluster, now)) else { continue };
             while bound.get(next).is_some_and(|bound| (&bound.namespace, &bound.name) < key) {
                 next += 1;
             }
@@ -379,9 +377,9 @@ fn close(node: &mut Node, input: &PlanningInput) {
 /// Whether the pod must run elsewhere when its node is removed: nothing starts a pod without an owner
 /// again, nor a terminating one, except a pod of a StatefulSet, which is made anew under its name; one that is held from
 /// eviction runs until the node ends (plan contract §3), and one of another scheduler is not planned for.
-fn needs_place(pod: &RunningPod, judged: &RemovalInput) -> bool {
+fn needs_place(pod: &RunningPod, running: &RunningCluster, now: Timestamp) -> bool {
     let facts = &pod.facts;
-    let is_held = facts.is_protected(judged.now) || !facts.blocking_budgets(&judged.pod_budgets).is_empty();
+    let is_held = facts.is_protected(now) || !facts.blocking_budgets(&running.pod_budgets).is_empty();
     let is_planned = pod.other_scheduler.is_none() && !facts.workload.starts_with("Pod/");
     let returns = !facts.terminating || facts.workload.starts_with("StatefulSet/");
     !facts.node_bound && returns && is_planned && !is_held

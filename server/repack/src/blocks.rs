@@ -7,8 +7,7 @@ use model::running::{RunningCluster, RunningNode, RunningPod};
 use model::{PodKey, Timestamp};
 
 /// Whether the owners of the pods may lift a block with this code. What a node stays for otherwise is a need of the cluster.
-#[must_use]
-pub fn is_liftable(code: BlockCode) -> bool {
+pub(crate) fn is_liftable(code: BlockCode) -> bool {
     matches!(
         code,
         BlockCode::PodDisruptionBudget

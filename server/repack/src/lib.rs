@@ -7,7 +7,7 @@
 //! plans of disruption, so that a repacking moves no pod that a removal may not evict.
 //!
 //! Two plans are compared: one with all blocks, which is the result, and one without those that the
-//! owners of the cluster may lift ([`is_liftable`]). Their difference is what the blocks
+//! owners of the cluster may lift (`is_liftable`). Their difference is what the blocks
 //! cost. A pod that finds no place leaves neither plan: it stays, and its node with it. If the
 //! repacked cluster costs as much as the cluster does now, the result is the cluster as it is.
 //!
@@ -19,7 +19,6 @@ mod moves;
 mod packing;
 mod report;
 
-pub use blocks::is_liftable;
 pub use report::{BlockerTotal, HeldNode, RepackCost, RepackSummary, Repacking};
 
 use model::input::PlanningInput;

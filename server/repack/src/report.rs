@@ -86,7 +86,7 @@ pub struct RepackSummary {
 
 impl RepackSummary {
     /// What each object blocks, by the price of its nodes, highest first: objects that can be changed
-    /// ([`is_liftable`]), or the others.
+    /// (`is_liftable`), or the others.
     #[must_use]
     pub fn blockers(&self, liftable: bool) -> Vec<BlockerTotal<'_>> {
         let mut totals: BTreeMap<(BlockCode, &str), BlockerTotal<'_>> = BTreeMap::new();

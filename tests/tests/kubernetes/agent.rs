@@ -1,6 +1,7 @@
 //! The agent with a real API server and without a Fleetwright server: the test executes
 //! instructions and verifies objects. The agent has the role of `deploy/`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -97,18 +98,7 @@ impl AgentHarness {
     async fn new(test_bed: &TestBed, namespace: &str, streaming_lists: bool) -> anyhow::Result<Self> {
         let cluster = Cluster::with_namespace(&test_bed.client, namespace).await?;
         let settings = settings(test_bed, &cluster, namespace).await?;
-        let connected = connect(&settings).await?;
-        let identity = read_identity(&connected.api).await?;
-        let epochs = EpochStore::new(connected.api.clone(), connected.namespace, EPOCHS_LEASE.to_owned());
-        let options = ClusterOptions {
-            instance: "test".to_owned(),
-            streaming_lists,
-            karpenter_absent: false,
-            access: connected.access,
-            facts: FactsConfig::default(),
-            guard: RemovalGuard::new(100, Duration::from_secs(600)),
-        };
-        let kubernetes = Kubernetes::start(connected.api, identity, epochs, options);
+        let kubernetes = start(&KubernetesConfig { streaming_lists, ..settings }).await?;
         Ok(Self { cluster, kubernetes: Arc::new(kubernetes), generation: 0.into() })
     }
 
@@ -150,20 +140,40 @@ impl AgentHarness {
     }
 }
 
+/// Starts to watch a cluster, as the agent with these settings does.
+pub(super) async fn start(settings: &KubernetesConfig) -> anyhow::Result<Kubernetes> {
+    let connected = connect(settings).await?;
+    let identity = read_identity(&connected.api).await?;
+    let epochs = EpochStore::new(connected.api.clone(), connected.namespace, EPOCHS_LEASE.to_owned());
+    let options = ClusterOptions {
+        instance: "test".to_owned(),
+        streaming_lists: settings.streaming_lists,
+        karpenter_absent: false,
+        access: connected.access,
+        facts: FactsConfig::default(),
+        guard: RemovalGuard::new(100, Duration::from_secs(600)),
+    };
+    Ok(Kubernetes::start(connected.api, identity, epochs, options))
+}
+
 /// Settings with which the agent's service account connects to the API server.
 async fn settings(test_bed: &TestBed, cluster: &Cluster, name: &str) -> anyhow::Result<KubernetesConfig> {
     let administrator = test_bed.control_plane.lock().await.kubeconfig().to_owned();
     let kubeconfig = std::env::temp_dir().join(format!("fleetwright-{}-{name}.kubeconfig", std::process::id()));
     deploy::write_kubeconfig(cluster, &administrator, AGENT, &kubeconfig).await?;
-    Ok(KubernetesConfig {
+    Ok(settings_of(kubeconfig, name))
+}
+
+pub(super) fn settings_of(kubeconfig: PathBuf, lease: &str) -> KubernetesConfig {
+    KubernetesConfig {
         kubeconfig: Some(kubeconfig),
         context: None,
         namespace: Some(AGENT.0.to_owned()),
-        lease: name.to_owned(),
+        lease: lease.to_owned(),
         lease_duration: Duration::from_secs(3),
         identity: None,
         streaming_lists: true,
-    })
+    }
 }
 
 fn pair(key: &str, value: &str) -> v1::StringPair {

@@ -77,13 +77,13 @@ pub(super) async fn is_planned(test_bed: Arc<TestBed>) -> ScenarioResult {
 }
 
 /// What `fleetwright capture` printed.
-struct Capture {
+pub(super) struct Capture {
     result: ExitResult,
     took: Duration,
 }
 
 impl Capture {
-    async fn take(program: &str, kubeconfig: &Path) -> anyhow::Result<Self> {
+    pub(super) async fn take(program: &str, kubeconfig: &Path) -> anyhow::Result<Self> {
         let begun = Instant::now();
         let result =
             run(program, &["capture", "--kubeconfig", &kubeconfig.display().to_string()], String::new()).await?;
@@ -91,11 +91,15 @@ impl Capture {
         Ok(Self { result, took: begun.elapsed() })
     }
 
+    pub(super) fn objects(&self) -> anyhow::Result<Vec<Value>> {
+        let list: Value = serde_json::from_str(&self.result.stdout).context("the capture is no JSON")?;
+        Ok(list["items"].as_array().context("no items")?.clone())
+    }
+
     /// Every pod of the cluster is in the capture, and no secret.
     async fn ensure_complete(&self, cluster: &Cluster) -> anyhow::Result<()> {
         ensure!(!self.result.stdout.contains(SECRET), "the capture has the environment of a container");
-        let list: Value = serde_json::from_str(&self.result.stdout).context("the capture is no JSON")?;
-        let items = list["items"].as_array().context("no items")?;
+        let items = self.objects()?;
         let pods =
             items.iter().filter(|item| item["kind"] == "Pod" && item["metadata"]["namespace"] == *cluster.namespace);
         let captured: BTreeSet<&str> = pods.filter_map(|pod| pod["metadata"]["name"].as_str()).collect();

@@ -1,27 +1,23 @@
 //! The agent of a cluster and a capture of it lead to one planning input, in each state that decisions tell apart.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::Cluster as _;
-use agent::config::{FactsConfig, KubernetesConfig};
-use agent_kubernetes::Kubernetes;
-use agent_kubernetes::actions::guard::RemovalGuard;
-use agent_kubernetes::cluster::ClusterOptions;
-use agent_kubernetes::connect::{connect, read_identity};
-use agent_kubernetes::epoch::EpochStore;
+use ::agent::Cluster as _;
 use anyhow::{Context, ensure};
 use e2e::kubernetes::cluster::{Cluster, Poll, wait_until};
 use e2e::kubernetes::control_plane::ControlPlane;
 use e2e::kubernetes::deploy;
-use e2e::kubernetes::suite::{ScenarioResult, TestBed};
+use e2e::kubernetes::suite::{Scenario, ScenarioResult, TestBed};
 use e2e::random_cluster::RandomCluster;
-use e2e::{Program, state_comparison};
+use e2e::state_comparison;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use model::Timestamp;
 use serde_json::{Value, json};
+
+use super::agent;
+use super::capture::Capture;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Random clusters; together they are in each of [`STATES`].
@@ -82,8 +78,18 @@ fn has_taint(object: &Value, key: &str) -> bool {
     object["spec"]["taints"].as_array().into_iter().flatten().any(|taint| taint["key"] == key)
 }
 
+pub(super) const AGREE: Scenario = Scenario {
+    name: "a_capture_and_an_agent_give_one_planning_input",
+    limit: Duration::from_secs(300),
+    needs_own: true,
+    needs_scheduler: false,
+    needs_all: false,
+    only_by_name: true,
+    run: |test_bed| Box::pin(agree(test_bed)),
+};
+
 /// An API server alone: controllers and a scheduler would change the states.
-pub(super) async fn agree(test_bed: Arc<TestBed>) -> ScenarioResult {
+async fn agree(test_bed: Arc<TestBed>) -> ScenarioResult {
     let control_plane = tokio::task::spawn_blocking(ControlPlane::start_api_server).await??;
     let kubeconfig = control_plane.kubeconfig().to_owned();
     let config = kube::config::Kubeconfig::read_from(&kubeconfig)?;
@@ -91,15 +97,15 @@ pub(super) async fn agree(test_bed: Arc<TestBed>) -> ScenarioResult {
     let cluster = Cluster::with_namespace(&kube::Client::try_from(config)?, "states").await?;
     deploy::install_crds(&cluster).await?;
     prepare(&cluster).await?;
-    let agent = agent(&kubeconfig).await?;
-    let program = test_bed.programs.server.clone();
+    let agent = agent::start(&agent::settings_of(kubeconfig.clone(), "states")).await?;
+    let program = test_bed.programs.server.display().to_string();
     let (mut seen, mut objects) = (BTreeSet::new(), 0);
     for seed in 0..CLUSTERS {
         let written = RandomCluster::of(seed).objects();
         for object in &written {
             write(&cluster, object.clone()).await?;
         }
-        let captured = capture(&program, &kubeconfig).await?;
+        let captured = Capture::take(&program, &kubeconfig).await?.objects()?;
         let is_in = |state: &&State| captured.iter().any(|one| state.1(one));
         seen.extend(STATES.iter().filter(is_in).map(|(name, _)| *name));
         objects += written.len();
@@ -135,41 +141,6 @@ async fn prepare(cluster: &Cluster) -> anyhow::Result<()> {
         cluster.apply(class).await?;
     }
     Ok(())
-}
-
-async fn agent(kubeconfig: &Path) -> anyhow::Result<Kubernetes> {
-    let settings = KubernetesConfig {
-        kubeconfig: Some(kubeconfig.to_owned()),
-        context: None,
-        namespace: Some("default".to_owned()),
-        lease: "states".to_owned(),
-        lease_duration: Duration::from_secs(3),
-        identity: None,
-        streaming_lists: true,
-    };
-    let connected = connect(&settings).await?;
-    let identity = read_identity(&connected.api).await?;
-    let epochs = EpochStore::new(connected.api.clone(), connected.namespace, "epochs".to_owned());
-    let options = ClusterOptions {
-        instance: "test".to_owned(),
-        streaming_lists: true,
-        karpenter_absent: false,
-        access: connected.access,
-        facts: FactsConfig::default(),
-        guard: RemovalGuard::new(100, Duration::from_secs(600)),
-    };
-    Ok(Kubernetes::start(connected.api, identity, epochs, options))
-}
-
-/// The objects that `fleetwright capture` prints.
-async fn capture(program: &Path, kubeconfig: &Path) -> anyhow::Result<Vec<Value>> {
-    let (program, kubeconfig): (String, PathBuf) = (program.display().to_string(), kubeconfig.to_owned());
-    let run =
-        move || Program::new(&program, &["capture", "--kubeconfig", &kubeconfig.display().to_string()]).run(TIMEOUT);
-    let result = tokio::task::spawn_blocking(run).await?;
-    ensure!(result.status == 0, "capture ends with {}: {}", result.status, result.stderr);
-    let list: Value = serde_json::from_str(&result.stdout).context("the capture is no JSON")?;
-    Ok(list["items"].as_array().context("no items")?.clone())
 }
 
 fn text<'v>(object: &'v Value, path: &str) -> &'v str {

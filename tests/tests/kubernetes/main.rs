@@ -68,11 +68,7 @@ fn main() -> ExitCode {
                 ..scenario("the_fields_of_kubernetes_are_published", |s| Box::pin(fields::are_published(s)))
             },
             on_its_own("a_capture_of_5000_pods_is_planned", |s| Box::pin(capture::is_planned(s))),
-            Scenario {
-                needs_scheduler: false,
-                only_by_name: true,
-                ..on_its_own("a_capture_and_an_agent_give_one_planning_input", |s| Box::pin(captured_states::agree(s)))
-            },
+            captured_states::AGREE,
             on_its_own("the_commands_of_the_documents_work", |s| Box::pin(documents::work(s))),
             agent::MACHINE,
             agent::DEADLINE,

@@ -19,8 +19,8 @@ fn cluster() -> ClusterState {
     state
 }
 
-/// Whether each of these observations, one after another, is an opening.
-fn openings<const N: usize>(state: &mut ClusterState, pods: [PodRecord; N]) -> [bool; N] {
+/// Whether each of these observations, one after another, may enable a removal.
+fn may_enable_removal<const N: usize>(state: &mut ClusterState, pods: [PodRecord; N]) -> [bool; N] {
     pods.map(|pod| {
         let before = state.removal_opportunity_version();
         observe(state, 1, [Object::Pod(pod)]);
@@ -29,42 +29,42 @@ fn openings<const N: usize>(state: &mut ClusterState, pods: [PodRecord; N]) -> [
 }
 
 #[test]
-fn a_pod_that_appears_and_is_bound_beside_others_opens_nothing() {
+fn a_pod_that_appears_and_is_bound_beside_others_enables_no_removal() {
     let waiting = of_workload(pod("b", 100), false);
     let seen =
         [waiting, running("b", false), PodRecord { started: Some(Timestamp::from_millis(5)), ..running("b", false) }];
-    assert_eq!(openings(&mut cluster(), seen), [false, false, false]);
+    assert_eq!(may_enable_removal(&mut cluster(), seen), [false, false, false]);
 }
 
 #[test]
-fn the_first_pod_on_a_node_is_an_opening_because_an_empty_node_is_not_consolidated() {
+fn the_first_pod_on_a_node_may_enable_a_removal_because_an_empty_node_is_not_consolidated() {
     let first = bound_to("m1", pod("b", 100));
-    assert_eq!(openings(&mut cluster(), [pod("b", 100), first]), [false, true]);
+    assert_eq!(may_enable_removal(&mut cluster(), [pod("b", 100), first]), [false, true]);
 }
 
 #[test]
-fn a_pod_of_a_daemonset_opens_nothing_when_it_appears() {
+fn a_pod_of_a_daemonset_enables_no_removal_when_it_appears() {
     let daemon = PodRecord { daemon: Some(text("default/agent")), ..bound_to("m1", pod("d", 100)) };
-    assert_eq!(openings(&mut cluster(), [daemon]), [false]);
+    assert_eq!(may_enable_removal(&mut cluster(), [daemon]), [false]);
 }
 
 #[test]
-fn a_pod_that_arrives_where_it_was_assigned_is_an_opening() {
+fn a_pod_that_arrives_where_it_was_assigned_may_enable_a_removal() {
     let mut state = cluster();
     observe(&mut state, 0, [Object::Pod(pod("b", 100))]);
     state.assign_pod(key("b"), Target::Node(text("n-m0")), None);
-    assert_eq!(openings(&mut state, [running("b", false)]), [true]);
+    assert_eq!(may_enable_removal(&mut state, [running("b", false)]), [true]);
 }
 
 #[test]
-fn a_second_ready_pod_of_a_workload_is_an_opening_and_a_third_is_none() {
+fn a_second_ready_pod_of_a_workload_may_enable_a_removal_and_a_third_does_not() {
     let mut state = cluster();
     let seen = [running("b", false), running("b", true), running("c", false), running("c", true), running("c", false)];
-    assert_eq!(openings(&mut state, seen), [false, true, false, false, false]);
+    assert_eq!(may_enable_removal(&mut state, seen), [false, true, false, false, false]);
 }
 
 #[test]
-fn a_pod_that_ends_or_becomes_free_to_go_is_an_opening() {
+fn a_pod_that_ends_or_becomes_free_to_go_may_enable_a_removal() {
     let protect = |pod| PodRecord { do_not_disrupt: Some(crate::DoNotDisrupt::Always), ..pod };
     let seen = [
         protect(running("b", false)),
@@ -73,7 +73,7 @@ fn a_pod_that_ends_or_becomes_free_to_go_is_an_opening() {
         PodRecord { phase: PodPhase::Succeeded, ..running("a", true) },
     ];
     let mut state = cluster();
-    assert_eq!(openings(&mut state, seen), [false, true, true, true]);
+    assert_eq!(may_enable_removal(&mut state, seen), [false, true, true, true]);
     assert_eq!(state.pods_left(), 1, "a has ended");
     let before = state.removal_opportunity_version();
     state.apply(Observation::Delete(Key::Pod(key("b"))), Timestamp::from_millis(2));
@@ -81,7 +81,7 @@ fn a_pod_that_ends_or_becomes_free_to_go_is_an_opening() {
 }
 
 #[test]
-fn any_change_of_a_node_is_an_opening() {
+fn any_change_of_a_node_may_enable_a_removal() {
     let mut state = cluster();
     let (before, node) =
         (state.removal_opportunity_version(), state.node(&text("n-m0")).cloned().expect("it is there"));

@@ -62,7 +62,7 @@ pub(crate) struct Idle {
 }
 
 impl Consolidation {
-    /// When the next request is due while the cluster state has this [removal_opportunity_version].
+    /// When the next request is due while the state of the cluster has this `removal_opportunity_version`.
     pub fn due_at(&self, version: u64, interval: Millis, now: Timestamp) -> Timestamp {
         let checked = self.checked_at.map(|checked| checked + interval);
         let earliest = checked.into_iter().chain(self.asks_again).max().unwrap_or(now);

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_are_kept_by_does_not_crowd_out_what_happens() {
+    fn block_events_do_not_exhaust_the_event_budget() {
         let mut recorder = EventRecorder::default();
         let standing = [EventReason::Unconsolidatable, EventReason::DisruptionBlocked, EventReason::Condition("Ready")];
         let count: usize = standing.into_iter().map(|reason| recorded(&mut recorder, reason, 0, 0)).sum();

@@ -3,7 +3,7 @@
 use crate::status::EventOrder;
 
 /// Events that are kept at most. The recorder admits ten at once.
-const MAX_NOTED: usize = 50;
+const MAX_PENDING: usize = 50;
 
 #[derive(Debug, Default)]
 pub(super) struct PendingEvents(Vec<EventOrder>);
@@ -11,7 +11,7 @@ pub(super) struct PendingEvents(Vec<EventOrder>);
 impl PendingEvents {
     /// Adds Events, as long as there is room.
     pub fn add(&mut self, events: Vec<EventOrder>) {
-        let room = MAX_NOTED - self.0.len();
+        let room = MAX_PENDING - self.0.len();
         self.0.extend(events.into_iter().take(room));
     }
 

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_follows_after_a_minute() {
+    fn a_blocked_node_is_checked_again_after_a_minute() {
         let mut events = PeriodicBlockEvents::default();
         let begun = [0, 59_999, 60_000, 119_999].map(|at| events.begin_pass(Timestamp::from_millis(at)));
         assert_eq!(begun, [true, false, true, false]);
