@@ -12,7 +12,7 @@ use tonic::{Request, Status};
 
 use super::errors::{self, Reason};
 use super::pod_sets;
-use super::quotes::late;
+use super::quotes::{late, of_replica};
 use super::service::CapacityApi;
 use super::what_if::{self, WhatIfError, WhatIfPlan};
 use crate::fleet::directory::Source;
@@ -36,7 +36,7 @@ impl CapacityApi {
                 let mut client = client.ok_or_else(|| unanswered(&cluster))?;
                 let mut request = Request::new(request);
                 request.set_timeout(deadline.saturating_duration_since(Instant::now()));
-                Ok(client.plan_cluster(request).await?.into_inner())
+                Ok(client.plan_cluster(request).await.map_err(of_replica)?.into_inner())
             }
             Source::Replica(_) | Source::Stored => Err(unanswered(&cluster)),
         }

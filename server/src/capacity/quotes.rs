@@ -242,7 +242,7 @@ async fn part_of(
     let mut request =
         Request::new(v1::QuoteClustersRequest { clusters: clusters.iter().cloned().collect(), ..request });
     request.set_timeout(deadline.saturating_duration_since(Instant::now()));
-    match client.quote_clusters(request).await.map(tonic::Response::into_inner) {
+    match client.quote_clusters(request).await.map(tonic::Response::into_inner).map_err(of_replica) {
         Ok(v1::QuoteClustersResponse { quotes, unreachable, cluster_count, .. }) => {
             Ok(Part { quotes, unreachable, clusters: usize::try_from(cluster_count).unwrap_or_default() })
         }
@@ -283,6 +283,11 @@ fn answers(stated: i32) -> Result<usize, Status> {
         Ok(number) => Ok(number.min(MOST_ANSWERS)),
         Err(_) => Err(errors::invalid_field("max_clusters", format!("found {stated}, allowed: 0 or more"))),
     }
+}
+
+/// The error of another replica. A request whose deadline passes before the answer ends as cancelled.
+pub(super) fn of_replica(status: Status) -> Status {
+    if matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded) { late() } else { status }
 }
 
 pub(super) fn late() -> Status {
