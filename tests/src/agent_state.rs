@@ -3,7 +3,7 @@
 use agent::Record;
 use agent::intern::Interner;
 use agent::link::chunk::snapshot_parts;
-use agent_kubernetes::records::{Parser, claim, manifest, node, pod, policy, shape::ShapeInterner, storage};
+use agent_kubernetes::records::{self, Parser, claim, manifest, node, pod, policy, shape::ShapeInterner, storage};
 use agent_session::{Output, PoolReader, Session, SessionEvent, Settings};
 use cluster::{ClusterState, Observation, PoolRecord};
 use controller::Event;
@@ -39,8 +39,12 @@ fn parser(kind: &str) -> Option<Parser> {
 pub fn records(objects: &[Value]) -> Vec<Record> {
     let mut shapes = ShapeInterner::default();
     let read = |object: &Value| {
-        let parse = parser(object["kind"].as_str().unwrap_or_default())?;
-        Some(parse(&object.to_string(), &mut shapes).expect("an object that the agent can parse").record)
+        let parser = parser(object["kind"].as_str().unwrap_or_default())?;
+        Some(
+            records::parse(parser, &object.to_string(), &mut shapes)
+                .expect("an object that the agent can parse")
+                .record,
+        )
     };
     objects.iter().filter_map(read).collect()
 }

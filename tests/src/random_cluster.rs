@@ -194,9 +194,14 @@ impl RandomCluster {
                 spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow".into();
             }
             let generation = 2;
-            let observed = if self.random.one_in(5) { 1 } else { generation };
-            let status = json!({ "disruptionsAllowed": self.random.below(2), "observedGeneration": observed,
-                                 "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1 });
+            let mut status = json!({ "disruptionsAllowed": self.random.below(2), "observedGeneration": generation,
+                                     "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1 });
+            match self.random.below(10) {
+                0 => status["observedGeneration"] = 1.into(),
+                // An API server omits a generation of 0.
+                1 => drop(status.as_object_mut().and_then(|status| status.remove("observedGeneration"))),
+                _ => {}
+            }
             let metadata = json!({ "name": name, "namespace": "default", "generation": generation });
             self.add("policy/v1", "PodDisruptionBudget", metadata, json!({ "spec": spec, "status": status }));
         }
@@ -320,7 +325,9 @@ impl RandomCluster {
         self.add("v1", "Node", metadata, json!({ "spec": spec, "status": status }));
         if self.random.one_in(2) {
             let count = self.random.pick(&[2, 24]);
-            let drivers = json!([{ "name": "ebs.csi.aws.com", "nodeID": name, "allocatable": { "count": count } }]);
+            // An API server sends null where a CSINode states no topology keys.
+            let drivers = json!([{ "name": "ebs.csi.aws.com", "nodeID": name, "topologyKeys": null,
+                                   "allocatable": { "count": count } }]);
             self.add(
                 "storage.k8s.io/v1",
                 "CSINode",

@@ -20,7 +20,7 @@ pub mod storage;
 pub(crate) mod unreadable;
 mod values;
 
-pub use object::{ParsedObject, Parser};
+pub use object::{ParsedObject, Parser, parse};
 
 #[cfg(test)]
 mod tests;

@@ -391,7 +391,7 @@ impl Watcher {
                 if is_written_by_karpenter(kind) {
                     self.cache.record_karpenter_write(last_karpenter_write(json));
                 }
-                match read(json, &mut self.shared) {
+                match records::parse(read, json, &mut self.shared) {
                     Ok(object) => {
                         if !self.unreadable_logged.is_empty() {
                             self.unreadable_logged.remove(&(object.namespace.clone(), object.name.clone()));

@@ -84,7 +84,7 @@ pub(super) const AGREE: Scenario = Scenario {
     needs_own: true,
     needs_scheduler: false,
     needs_all: false,
-    only_by_name: true,
+    only_by_name: false,
     run: |test_bed| Box::pin(agree(test_bed)),
 };
 
@@ -181,7 +181,7 @@ async fn write(cluster: &Cluster, mut object: Value) -> anyhow::Result<()> {
     if let Some(mut status) = status {
         if object["kind"] == "PodDisruptionBudget" {
             // The random generation is 2, and that of a new object 1.
-            let is_outdated = status["observedGeneration"] == 1;
+            let is_outdated = status["observedGeneration"] != 2;
             status["observedGeneration"] = json!(created.metadata.generation.unwrap_or(1) - i64::from(is_outdated));
         }
         let patch = Patch::Merge(json!({ "status": status }));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use agent::Record;
 use fleetwright_proto::v1;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::shape::ShapeInterner;
 use super::values::pair;
@@ -23,8 +24,36 @@ pub struct ParsedObject {
     pub record: Record,
 }
 
-/// Reads one object from its JSON.
+/// Reads one object from its JSON, in which no field that it reads is null.
 pub type Parser = fn(&str, &mut ShapeInterner) -> serde_json::Result<ParsedObject>;
+
+/// Reads one object from its JSON. The API server sends null for an empty list that is required (`topologyKeys` of a CSINode):
+/// a field that is null counts as absent.
+///
+/// # Errors
+/// A field has the wrong type.
+pub fn parse(parser: Parser, json: &str, shapes: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
+    match parser(json, shapes) {
+        // Few objects have a null where a parser wants a value, so that no other object is read twice.
+        Err(_) if json.contains("null") => {
+            let mut object: Value = serde_json::from_str(json)?;
+            remove_nulls(&mut object);
+            parser(&object.to_string(), shapes)
+        }
+        parsed => parsed,
+    }
+}
+
+fn remove_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(remove_nulls);
+        }
+        Value::Array(values) => values.iter_mut().for_each(remove_nulls),
+        _ => {}
+    }
+}
 
 /// `metadata`, as far as it matters.
 #[derive(Debug, Default, Deserialize)]

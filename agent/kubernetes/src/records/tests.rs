@@ -75,6 +75,23 @@ fn pod_full_of_secrets() -> Value {
 }
 
 #[test]
+fn a_field_that_is_null_counts_as_absent() {
+    let csi_node = json!({ "metadata": { "name": "n", "labels": null }, "spec": { "drivers": [
+        { "name": "ebs.csi.aws.com", "topologyKeys": null, "allocatable": { "count": 25 } },
+        { "name": "efs.csi.aws.com", "topologyKeys": ["zone"], "allocatable": null },
+    ] } });
+    let parsed = parse(node::parse_csi, &csi_node.to_string(), &mut ShapeInterner::default()).unwrap();
+    let v1::change::Change::CsiNode(record) = change(parsed) else { panic!("no CSINode") };
+    let limits: Vec<Option<i64>> = record.drivers.iter().map(|driver| driver.attach_limit).collect();
+    assert_eq!(
+        (limits, record.drivers[1].topology_keys.as_slice()),
+        (vec![Some(25), None], ["zone".to_owned()].as_slice())
+    );
+    let wrong = csi_node.to_string().replace("25", "\"many\"");
+    assert!(parse(node::parse_csi, &wrong, &mut ShapeInterner::default()).is_err());
+}
+
+#[test]
 fn no_secret_of_a_pod_leaves_the_cluster() {
     let pod = pod_full_of_secrets();
     let daemon_set = json!({

@@ -114,11 +114,12 @@ impl DisruptionBudget {
     }
 }
 
-/// The evictions that the status allows: none while it is outdated, because the API server refuses evictions then.
+/// The evictions that the status allows: none while it is outdated, because the API server refuses evictions then. The API
+/// server omits the observed generation of a status that no controller has written.
 fn disruptions_allowed(at: &Cursor<'_>) -> Option<i64> {
     let status = at.at("status");
     let (observed, generation) = (status.at("observedGeneration").int(), at.at("metadata").at("generation").int());
-    let is_outdated = observed.zip(generation).is_some_and(|(observed, generation)| observed != generation);
+    let is_outdated = generation.is_some_and(|generation| observed.unwrap_or(0) != generation);
     status.at("disruptionsAllowed").int().map(|allowed| if is_outdated { 0 } else { allowed })
 }
 
