@@ -432,6 +432,9 @@ impl RandomCluster {
         if self.random.one_in(4) {
             spec["priority"] = self.random.pick(&[100, -5]).into();
         }
+        if self.random.one_in(6) {
+            (spec["runtimeClassName"], spec["overhead"]) = ("sandbox".into(), json!({ "cpu": "50m" }));
+        }
         if self.random.one_in(4) {
             spec["nodeSelector"] = json!({ "topology.kubernetes.io/zone": "us-east-1a" });
         }

@@ -258,13 +258,14 @@ fn resource(api_version: &str, kind: &str) -> ApiResource {
 }
 
 fn is_global(kind: &str) -> bool {
-    const GLOBAL: [&str; 13] = [
+    const GLOBAL: [&str; 14] = [
         "Namespace",
         "Node",
         "CustomResourceDefinition",
         "ClusterRole",
         "ClusterRoleBinding",
         "PriorityClass",
+        "RuntimeClass",
         "StorageClass",
         "CSINode",
         "PersistentVolume",

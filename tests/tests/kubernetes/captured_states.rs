@@ -28,13 +28,14 @@ const FINALIZER: &str = "example.com/kept";
 /// A state of an object, by name.
 type State = (&'static str, fn(&Value) -> bool);
 
-const STATES: [State; 19] = [
+const STATES: [State; 20] = [
     ("pod that no Node fits", |one| pod_reason(one) == "Unschedulable"),
     ("gated pod", |one| pod_reason(one) == "SchedulingGated"),
     ("nominated pod", |one| one["status"]["nominatedNodeName"].is_string()),
     ("pod of another scheduler", |one| one["spec"]["schedulerName"] == "volcano"),
     ("pod that is being deleted", |one| one["kind"] == "Pod" && is_deleted(one)),
     ("pod with a volume", |one| one.pointer("/spec/volumes/0/persistentVolumeClaim").is_some()),
+    ("pod with overhead", |one| one.pointer("/spec/overhead/cpu").is_some()),
     ("protected pod", |one| one["kind"] == "Pod" && annotation(one, "karpenter.sh/do-not-disrupt").is_string()),
     ("budget that allows nothing", |one| one["status"]["disruptionsAllowed"] == 0),
     ("budget whose status is outdated", |one| {
@@ -140,6 +141,9 @@ async fn prepare(cluster: &Cluster) -> anyhow::Result<()> {
                             "value": value });
         cluster.apply(class).await?;
     }
+    let sandbox = json!({ "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": { "name": "sandbox" },
+                          "handler": "sandbox", "overhead": { "podFixed": { "cpu": "50m" } } });
+    cluster.apply(sandbox).await?;
     Ok(())
 }
 
@@ -163,8 +167,10 @@ async fn write(cluster: &Cluster, mut object: Value) -> anyhow::Result<()> {
         metadata.insert("finalizers".into(), json!([FINALIZER]));
     }
     if object["kind"] == "Pod" {
-        // Admission sets the priority, by class.
-        let priority = object["spec"].as_object_mut().and_then(|spec| spec.remove("priority"));
+        // Admission sets priority and overhead, by class.
+        let spec = object["spec"].as_object_mut().context("no spec")?;
+        drop(spec.remove("overhead"));
+        let priority = spec.remove("priority");
         match priority.as_ref().and_then(Value::as_i64) {
             Some(100) => object["spec"]["priorityClassName"] = "high".into(),
             Some(-5) => object["spec"]["priorityClassName"] = "low".into(),
