@@ -4,6 +4,7 @@
 //! extended while they are still feasible.
 
 use super::assignments::{Assignment, NOMINATION_WINDOW};
+use super::node_room::sum;
 use super::record::{NodeRecord, PodRecord};
 use super::state::ClusterState;
 use super::successors::PodDemand;
@@ -145,23 +146,4 @@ impl ClusterState {
             && first_untolerated(&node.taints, &pod.shape.tolerations).is_none()
             && self.requests_on(node).fits(&node.allocatable)
     }
-
-    /// Targets of assignments whose capacity is that of `node`.
-    fn targets_of(&self, node: &NodeRecord) -> Vec<Target> {
-        let by_claim = self.claim_of_node(node).map(|claim| Target::Claim(claim.name.clone()));
-        by_claim.into_iter().chain([Target::Node(node.name.clone())]).collect()
-    }
-
-    /// Sum of the requests of pods on `node` and pods assigned to it.
-    pub(super) fn requests_on(&self, node: &NodeRecord) -> Resources {
-        let targets = self.targets_of(node);
-        let assigned = targets.iter().flat_map(|target| self.assignments().pods_on(target));
-        let assigned = assigned.filter_map(|pod| self.pod(pod)).filter(|pod| pod.node.as_ref() != Some(&node.name));
-        self.pods_on(&node.name).chain(assigned).fold(Resources::new(), sum)
-    }
-}
-
-fn sum(mut requests: Resources, pod: &PodRecord) -> Resources {
-    requests.add(&pod.shape.requests);
-    requests
 }

@@ -44,12 +44,6 @@ impl ClusterState {
             && auxiliary.schedulers() == schedulers
     }
 
-    /// The scheduler of a pod that is not planned because of it.
-    #[must_use]
-    pub fn other_scheduler_of<'p>(&self, pod: &'p PodRecord) -> Option<&'p Text> {
-        self.auxiliary().schedulers().other(pod.other_scheduler.as_ref()?)
-    }
-
     fn hold_for(&self) -> Millis {
         self.auxiliary().hold_for().unwrap_or(EXTERNAL_SCALE_UP_HOLD)
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::bookings::{Booking, HOLD};
+use super::node_room::fill_missing;
 use super::record::{ClaimRecord, DaemonRecord, NodeRecord, PodRecord, PoolRecord};
 use super::state::ClusterState;
 use model::input::{PlanningInput, Policy};
@@ -19,7 +20,7 @@ use model::offering::SharedCatalogue;
 use model::resources::NODES;
 use model::{
     BoundPod, DaemonSet, Effect, Labels, Node, NodeName, NodePool, NodeSelectorTerm, NodeStage, NotReady, Operator,
-    Pod, PodShape, PoolName, Requirement, Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives,
+    Pod, PodShape, PoolName, Requirement, Requirements, Taint, Text, Timestamp, VolumeAlternatives,
 };
 
 /// Taint of a Node that is not registered yet.
@@ -265,13 +266,6 @@ impl ClusterState {
         }
     }
 
-    /// Allocatable resources of a Node; those that it does not report while it initializes are
-    /// taken from its NodeClaim.
-    pub(super) fn allocatable_of(&self, node: &NodeRecord) -> Resources {
-        let claim = self.claim_of_node(node).filter(|_| !node.is_initialized());
-        fill_missing(&node.allocatable, claim.map(|claim| &claim.allocatable))
-    }
-
     fn node_of_claim_in_flight(&self, claim: &ClaimRecord) -> Node {
         let mut labels = claim.labels.clone();
         add_determined(&mut labels, &claim.requirements);
@@ -291,6 +285,14 @@ impl ClusterState {
             created: claim.created,
         }
     }
+
+    /// Pods that need a node and have no assignment ([`ClusterState::is_demand`]), by namespace and
+    /// name.
+    #[must_use]
+    pub fn demand(&self, now: Timestamp) -> Vec<&PodRecord> {
+        let leaving = self.nodes().map(|node| &node.name).filter(|node| self.are_pods_moved_from(node));
+        self.pods_without_node_or_on(leaving).filter(|pod| self.is_demand(pod, now)).collect()
+    }
 }
 
 /// Adds the labels whose value `requirements` determine.
@@ -302,18 +304,6 @@ pub fn add_determined(labels: &mut Labels, requirements: &Requirements) {
             labels.entry(requirement.key().clone()).or_insert_with(|| value.clone());
         }
     }
-}
-
-/// A node that initializes reports some resources late (devices above all): missing ones are taken
-/// from the NodeClaim.
-fn fill_missing(reported: &Resources, assigned: Option<&Resources>) -> Resources {
-    let mut whole = reported.clone();
-    for (name, amount) in assigned.into_iter().flat_map(Resources::iter) {
-        if whole.get(name) == 0 {
-            whole.set(name.clone(), amount);
-        }
-    }
-    whole
 }
 
 /// The tables that pods refer to by index.

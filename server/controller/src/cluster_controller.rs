@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use super::cost_records::CostRecords;
 use super::disruption::{DecisionQueue, Disruption, Notices, ReplacementRecords};
-use super::guardrails::{ClusterGuardrails, DisabledGuards, Guard, is_allowed_by_mode};
+use super::guardrails::{ClusterGuardrails, DisabledGuards};
 use super::holds::Holds;
 use super::lifecycle_counters::LifecycleCounter;
 use super::node_class::NodeClassResolver;
@@ -18,12 +18,11 @@ use super::region_state::{LazyGuardrails, RegionState};
 use super::search_allowance::SearchAllowance;
 use super::status_reporter::StatusReporter;
 use super::unavailable_offerings::UnavailableOfferings;
-use super::{Effect, Event, Finding, Instruction, InstructionId, Settings};
+use super::{Effect, Finding, Instruction, InstructionId, Settings};
 use crate::copy_on_write::CopyOnWrite;
 use crate::disruption_allowance::DisruptionAllowance;
-use crate::settings::ClassFacts;
-use cluster::{ClusterState, ComparisonRules};
-use model::{ClaimName, ClusterName, ProviderId, Text, Timestamp};
+use cluster::ClusterState;
+use model::{ClusterName, Text, Timestamp};
 
 /// What a step of a cluster reads and changes outside of it, and its output.
 pub(super) struct Context<'c> {
@@ -82,11 +81,11 @@ pub struct ClusterController {
     pub(crate) cluster: ClusterName,
     pub(crate) region: Arc<RegionState>,
     /// Version of the fleet's limits at the last step.
-    limits_version: u64,
+    pub(crate) limits_version: u64,
     /// Machines of this cluster as the guardrails count them.
-    counted_machines: Option<usize>,
+    pub(crate) counted_machines: Option<usize>,
     /// Fingerprint of the provider ids that were published last.
-    published_instances: Option<u64>,
+    pub(crate) published_instances: Option<u64>,
     /// UID of the cluster; empty until its lease is acquired.
     pub(crate) uid: Text,
     pub(crate) connected: bool,
@@ -145,69 +144,6 @@ impl ClusterController {
         &self.uid
     }
 
-    /// Handles one event, which concerns this cluster, and returns its effects in the order of
-    /// execution. [`ClusterController::next_wakeup`] says when [`Event::Tick`] is due.
-    pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
-        let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
-        let mut ctx = Context::new(&region, &locked, &mut effects, now);
-        self.configure_state(&ctx);
-        let before = self.view_fingerprint();
-        region.offerings().expire(now);
-        let limits_version = region.limits_version();
-        let limits_changed = std::mem::replace(&mut self.limits_version, limits_version) != limits_version;
-        if limits_changed {
-            self.schedule_now(now);
-        }
-        self.handle_event(event, &mut ctx);
-        let is_synced = self.connected && self.state.is_synced();
-        self.unsynced_since = (!is_synced).then(|| self.unsynced_since.unwrap_or(now));
-        // What the event decided is checked and counted; planning reads the whole cluster.
-        ctx.release_guardrails();
-        self.advance(&mut ctx);
-        let remaining = self.remaining();
-        if self.counted_machines != Some(remaining) {
-            self.counted_machines = Some(remaining);
-            ctx.guardrails.record_machines(&self.cluster, remaining);
-        }
-        self.publish_instances();
-        drop(ctx);
-        if locked.get() {
-            region.advance(now);
-        }
-        if limits_changed || self.view_fingerprint() != before {
-            effects.push(Effect::PublishView { cluster: self.cluster.clone() });
-        }
-        effects.retain(|effect| is_allowed_by_mode(&region.settings().guardrails, effect));
-        effects
-    }
-
-    /// Publishes the instances of this cluster when they have changed, for notices that name an instance alone.
-    fn publish_instances(&mut self) {
-        let fingerprint = self.claims.instances_fingerprint();
-        if self.published_instances.replace(fingerprint) != Some(fingerprint) {
-            self.region.replace_instances(&self.cluster, self.claims.provider_ids().cloned().collect());
-        }
-    }
-
-    /// Tells the state what settings say. It is not changed while it is as they say, because a change copies it if a plan
-    /// of disruption reads it.
-    fn configure_state(&mut self, ctx: &Context<'_>) {
-        let (hold, shadow) = (ctx.settings.hold_after_external_scale_up, self.is_shadow(ctx));
-        if !self.state.is_configured(hold, shadow, &ctx.settings.schedulers) {
-            self.state.hold_after_external_scale_up(hold);
-            self.state.set_shadow(shadow);
-            self.state.set_schedulers(ctx.settings.schedulers.clone());
-        }
-        let rules = ComparisonRules {
-            is_resolver: ctx.settings.class_facts == ClassFacts::Resolved,
-            allows_outdated: !ctx.disabled_guards.is_enabled(Guard::CurrentLookup),
-            allows_failed: !ctx.disabled_guards.is_enabled(Guard::FailedLookup),
-        };
-        if self.state.comparison_rules() != rules {
-            self.state.set_comparison_rules(rules);
-        }
-    }
-
     /// When [`Event::Tick`] is due without another event; a time in the past means immediately.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
@@ -246,8 +182,12 @@ impl ClusterController {
         ctx.effects.push(Effect::Instruct { cluster, id, instruction: Box::new(instruction) });
     }
 
-    /// The NodeClaim of the machine with this provider id.
-    pub(crate) fn claim_of_instance(&self, provider_id: &ProviderId) -> Option<ClaimName> {
-        self.claims.by_provider_id(provider_id).map(|machine| machine.name().clone())
+    pub(crate) fn report_finding(&self, finding: Finding, ctx: &mut Context<'_>) {
+        ctx.effects.push(Effect::ReportFinding { cluster: self.cluster.clone(), finding });
+    }
+
+    /// Whether statuses may be written: not in quarantine, and not in shadow mode.
+    pub(crate) fn may_report_status(&self, ctx: &Context<'_>) -> bool {
+        !self.guardrails.is_quarantined() && !ctx.settings.is_shadow(&self.cluster)
     }
 }

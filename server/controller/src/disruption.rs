@@ -25,6 +25,7 @@ pub(crate) mod candidates;
 mod consolidation;
 mod consolidation_check;
 mod consolidation_schedule;
+mod decision_recorder;
 mod evictions;
 mod execution;
 mod interruptions;

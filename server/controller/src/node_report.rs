@@ -143,7 +143,7 @@ impl ClusterController {
             return ReportedNode::Present(Box::new(PresentNode {
                 name: NodeName::from(name),
                 pool: Some(machine.pool().clone()),
-                price: self.price_of(&claim),
+                price: self.claims.price_of(&claim),
                 claim: Some(claim),
                 leaves,
                 verdicts: vec![Verdict { reason: RemovalReason::Underutilized, evidence, by }],
@@ -175,7 +175,7 @@ impl ClusterController {
             name: node.name.clone(),
             claim: claim.map(|claim| claim.name.clone()),
             pool: claim.map(|claim| claim.pool.clone()),
-            price: claim.map(|claim| self.price_of(&claim.name)).unwrap_or_default(),
+            price: claim.map(|claim| self.claims.price_of(&claim.name)).unwrap_or_default(),
             pods: self.state.non_daemon_pods_on(&node.name),
             running: self.running_pods(&node.name),
             leaves: leaves.or_else(deleted),

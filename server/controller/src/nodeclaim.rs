@@ -14,25 +14,29 @@
 //! `launch_record` are what the cloud and the store report, [`GarbageCollector`] remembers what
 //! earlier listings showed. The steps of
 //! [`ClusterController`](crate::cluster_controller::ClusterController) that use several parts stand
-//! beside them: `lifecycle` (launch to initialization), `termination` (drain to deletion),
-//! `recovery` (takeover from a previous owner), `gc` (garbage collection),
-//! `instance_inspection` (instances that a listing lacks) and `orphans` (instances whose NodeClaim
-//! was removed).
+//! beside them: `lifecycle` (launch to initialization), `termination` with `termination_calls` (drain to
+//! deletion), `deletions` (by hand), `recovery` (takeover from a previous owner), `gc` (garbage collection),
+//! `instance_inspection` with `inspection_answers` (instances that a listing lacks), `missing_claims` (snapshots
+//! that lack NodeClaims) and `orphans` (instances whose NodeClaim was removed).
 
 mod claims;
+mod deletions;
 mod disrupted_taint;
 mod garbage_collector;
 mod gc;
+mod inspection_answers;
 mod instance_inspection;
 mod launch_record;
 mod lifecycle;
 mod listing;
 mod managed_claim;
+mod missing_claims;
 mod orphans;
 mod other_region;
 pub(crate) mod recovery;
 mod stage;
 mod termination;
+mod termination_calls;
 mod termination_reason;
 
 pub(crate) use claims::NodeClaims;

@@ -1,12 +1,81 @@
 //! Dispatch of one event within its cluster, and the steps that follow.
 
+use std::cell::Cell;
+use std::sync::Arc;
+
 use super::cluster_controller::{ClusterController, Context};
 use super::guardrails::quarantine::CONFIRMATION_TTL;
-use super::{Event, Finding};
-use cluster::{Object, Observation};
+use super::guardrails::{Guard, is_allowed_by_mode};
+use super::provisioning::{PlanAnswer, Planned};
+use super::{Effect, Event, Finding};
+use crate::settings::ClassFacts;
+use cluster::{ComparisonRules, Object, Observation};
 use model::Timestamp;
 
 impl ClusterController {
+    /// Handles one event, which concerns this cluster, and returns its effects in the order of
+    /// execution. [`ClusterController::next_wakeup`] says when [`Event::Tick`] is due.
+    pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
+        let mut ctx = Context::new(&region, &locked, &mut effects, now);
+        self.configure_state(&ctx);
+        let before = self.view_fingerprint();
+        region.offerings().expire(now);
+        let limits_version = region.limits_version();
+        let limits_changed = std::mem::replace(&mut self.limits_version, limits_version) != limits_version;
+        if limits_changed {
+            self.schedule_now(now);
+        }
+        self.handle_event(event, &mut ctx);
+        let is_synced = self.connected && self.state.is_synced();
+        self.unsynced_since = (!is_synced).then(|| self.unsynced_since.unwrap_or(now));
+        // What the event decided is checked and counted; planning reads the whole cluster.
+        ctx.release_guardrails();
+        self.advance(&mut ctx);
+        let remaining = self.remaining();
+        if self.counted_machines != Some(remaining) {
+            self.counted_machines = Some(remaining);
+            ctx.guardrails.record_machines(&self.cluster, remaining);
+        }
+        self.publish_instances();
+        drop(ctx);
+        if locked.get() {
+            region.advance(now);
+        }
+        if limits_changed || self.view_fingerprint() != before {
+            effects.push(Effect::PublishView { cluster: self.cluster.clone() });
+        }
+        effects.retain(|effect| is_allowed_by_mode(&region.settings().guardrails, effect));
+        effects
+    }
+
+    /// Tells the state what settings say. It is not changed while it is as they say, because a change copies it if a plan
+    /// of disruption reads it.
+    fn configure_state(&mut self, ctx: &Context<'_>) {
+        let (hold, shadow) = (ctx.settings.hold_after_external_scale_up, ctx.settings.is_shadow(&self.cluster));
+        if !self.state.is_configured(hold, shadow, &ctx.settings.schedulers) {
+            self.state.hold_after_external_scale_up(hold);
+            self.state.set_shadow(shadow);
+            self.state.set_schedulers(ctx.settings.schedulers.clone());
+        }
+        let rules = ComparisonRules {
+            is_resolver: ctx.settings.class_facts == ClassFacts::Resolved,
+            allows_outdated: !ctx.disabled_guards.is_enabled(Guard::CurrentLookup),
+            allows_failed: !ctx.disabled_guards.is_enabled(Guard::FailedLookup),
+        };
+        if self.state.comparison_rules() != rules {
+            self.state.set_comparison_rules(rules);
+        }
+    }
+
+    /// Publishes the instances of this cluster when they have changed, for notices that name an instance alone.
+    fn publish_instances(&mut self) {
+        let fingerprint = self.claims.instances_fingerprint();
+        if self.published_instances.replace(fingerprint) != Some(fingerprint) {
+            self.region.replace_instances(&self.cluster, self.claims.provider_ids().cloned().collect());
+        }
+    }
+
     /// Updates the state of the cluster; decisions follow in [`ClusterController::advance`].
     pub(crate) fn handle_event(&mut self, event: Event, ctx: &mut Context<'_>) {
         // No arm decides: every decision follows in `advance`, from the complete state.
@@ -134,7 +203,7 @@ impl ClusterController {
         self.provisioner.plan_released_pods(&self.state, ctx.now);
         self.nominator.forget_removed(&self.claims);
         self.request_resync(ctx);
-        if !self.guardrails.is_quarantined() && !self.is_shadow(ctx) {
+        if !self.guardrails.is_quarantined() && !ctx.settings.is_shadow(&self.cluster) {
             self.begin_drains_with_ready_replacements(ctx);
             self.advance_machines(ctx);
             self.take_taints_off(ctx);
@@ -171,7 +240,7 @@ impl ClusterController {
         let report = self.status_reporter.next_pass(ctx.now).filter(|_| self.may_report_status(ctx));
         let decisions = [self.disruption.next_wakeup(), report].into_iter().flatten().filter(|_| self.is_ready());
         // Machines are not advanced in quarantine or shadow mode, so their times cause no wake-up.
-        let held = self.guardrails.is_quarantined() || self.is_shadow(ctx);
+        let held = self.guardrails.is_quarantined() || ctx.settings.is_shadow(&self.cluster);
         let nominations = self.nominator.next_wakeup(self.is_ready());
         let taints = self.next_taint_removal(ctx.now).filter(|_| self.is_ready());
         let machines = machines.into_iter().chain(nominations).chain(taints);
@@ -191,5 +260,28 @@ impl ClusterController {
         .into_iter()
         .flatten();
         machines.chain(decisions).chain(lapses).min()
+    }
+
+    /// Handles the answer to a plan request.
+    pub(crate) fn handle_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) {
+        if answer.request.is_search() {
+            self.settle_search(&answer, ctx);
+        }
+        if answer.request.disruption.is_some() {
+            ctx.disruption_plans().end(answer.request.number, answer.used, ctx.now);
+        }
+        let answer = match answer {
+            PlanAnswer { request, outcome: Ok(Planned::Disruption(planned)), .. } => {
+                return self.handle_disruption_plan(request, Ok(*planned), ctx);
+            }
+            PlanAnswer { request, outcome: Err(error), .. } if request.disruption.is_some() => {
+                return self.handle_disruption_plan(request, Err(error), ctx);
+            }
+            answer => answer,
+        };
+        let Some(answer) = self.handle_hold_plan(answer, ctx) else { return };
+        if let Some(answer) = self.provisioner.keep_search(answer) {
+            self.apply_answer(answer, ctx);
+        }
     }
 }

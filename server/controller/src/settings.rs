@@ -2,15 +2,16 @@
 
 use crate::disruption::settings::DisruptionSettings;
 use crate::disruption_allowance::DisruptionShare;
-use crate::guardrails::GuardrailSettings;
+use crate::guardrails::{GuardrailSettings, Mode};
 use crate::search_allowance::SearchSettings;
 use crate::unavailable_offerings::BASE_WINDOW;
 use cluster::external_autoscalers::EXTERNAL_SCALE_UP_HOLD;
 use cluster::moved_pods::MAX_RESTORED_DRAIN;
 use cost::SAVINGS_WINDOW;
 use model::input::Policy;
+use model::removal::RemovalReason;
 use model::schedulers::PlannedSchedulers;
-use model::{MicroUsd, Millis};
+use model::{ClusterName, MicroUsd, Millis};
 
 /// Source of the subnets, images, security groups and instance profiles that EC2NodeClasses select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -155,6 +156,20 @@ pub struct Settings {
     pub first_number: u64,
     /// Seed of NodeClaim names; differs between processes.
     pub identity: u64,
+}
+
+impl Settings {
+    /// Whether decisions for `cluster` are only recorded.
+    pub(crate) fn is_shadow(&self, cluster: &ClusterName) -> bool {
+        self.guardrails.mode_of(cluster) == Mode::Shadow
+    }
+
+    /// Whether removals for `reason` are only recorded: all in shadow mode, and voluntary ones where `disruption.mode` is
+    /// `shadow`.
+    pub(crate) fn is_shadow_removal(&self, cluster: &ClusterName, reason: RemovalReason) -> bool {
+        let voluntary = || self.disruption.mode_of(cluster) == Mode::Shadow;
+        self.is_shadow(cluster) || (!reason.is_forceful() && voluntary())
+    }
 }
 
 impl Default for Settings {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::event_reason::EventReason;
+use cluster::ClusterState;
 use model::node_class::NodeClassStatus;
 use model::{ClaimName, NodeName, PodKey, PoolName, Resources, Text, Timestamp, Zone};
 
@@ -17,6 +18,14 @@ pub enum ObjectRef {
     Claim(ClaimName),
     Node(NodeName),
     Pod(PodKey),
+}
+
+impl ObjectRef {
+    /// NodeClaim and Node of a machine, as far as the cluster shows it.
+    pub(crate) fn of_machine(state: &ClusterState, claim: &ClaimName) -> Vec<Self> {
+        let node = state.node_of_claim(claim).map(|node| Self::Node(node.name.clone()));
+        [Self::Claim(claim.clone())].into_iter().chain(node).collect()
+    }
 }
 
 impl fmt::Display for ObjectRef {

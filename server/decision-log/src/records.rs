@@ -312,7 +312,9 @@ pub(super) fn read(
     for record in records {
         let (tag, rest) = record.split_first().ok_or(DecodeError("a record"))?;
         let mut from = Reader::new(rest);
-        readers.take(*tag, record, &mut from)?;
+        if !readers.take(*tag, record, &mut from)? {
+            readers.take_disruption(*tag, &mut from)?;
+        }
         from.end()?;
     }
     Ok((readers.input, readers.disruption.request()))
@@ -343,23 +345,24 @@ struct RecordReader<'c> {
 }
 
 impl RecordReader<'_> {
-    fn take(&mut self, tag: u8, record: &[u8], from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    /// Reads a record of a planning input; returns whether it is one.
+    fn take(&mut self, tag: u8, record: &[u8], from: &mut Reader<'_>) -> Result<bool, DecodeError> {
         match tag {
-            tag::SHAPE => self.entry(tag, record, |input| &mut input.shapes, from),
-            tag::LABELS => self.entry(tag, record, |input| &mut input.label_sets, from),
-            tag::VOLUMES => self.entry(tag, record, |input| &mut input.volume_sets, from),
-            tag::POD => self.pod(from),
-            tag::NODE => self.node(from),
-            tag::BOUND => self.bound(from),
-            tag::POOL => self.pool(from),
-            tag::DAEMON => self.daemon(from),
+            tag::SHAPE => self.entry(tag, record, |input| &mut input.shapes, from)?,
+            tag::LABELS => self.entry(tag, record, |input| &mut input.label_sets, from)?,
+            tag::VOLUMES => self.entry(tag, record, |input| &mut input.volume_sets, from)?,
+            tag::POD => self.pod(from)?,
+            tag::NODE => self.node(from)?,
+            tag::BOUND => self.bound(from)?,
+            tag::POOL => self.pool(from)?,
+            tag::DAEMON => self.daemon(from)?,
             tag::NAMESPACE => {
                 let (namespace, labels) = <(Text, Labels)>::get(from)?;
                 self.input.namespaces.insert(namespace, labels);
-                Ok(())
             }
-            other => self.take_disruption(other, from),
+            _ => return Ok(false),
         }
+        Ok(true)
     }
 
     fn entry<T: Codec>(

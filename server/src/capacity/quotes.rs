@@ -5,21 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::planning_facts::NoFacts;
 use fleetwright_proto::v1;
 use futures::future::join_all;
-use model::{ClusterName, Millis, Text, Timestamp};
+use model::{ClusterName, Millis, Timestamp};
 use quote::rank::VALIDITY;
 use quote::{ClusterQuote, LaunchPlans, PodSet};
-use replica::offerings::region_and_account;
 use store::clock;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Request, Status};
 use tracing::{debug, warn};
 
 use super::errors::{self, Reason};
-use super::known_facts::Known;
 use super::service::CapacityApi;
 use super::worker::{AskedCluster, AskedFacts, Job, QuoteJob};
 use super::{encode, pod_sets};
@@ -155,38 +152,6 @@ impl CapacityApi {
             Some(taken) => Ok(self.asked(name, taken, AskedFacts::Prepared)),
             None => self.ask_facts(name, known.as_ref(), patience).await,
         }
-    }
-
-    /// What the task of a cluster knows beyond what its thread has. The cluster if it does not answer.
-    pub(super) async fn ask_facts(
-        &self,
-        name: ClusterName,
-        known: Option<&Known>,
-        patience: Duration,
-    ) -> Result<AskedCluster, ClusterName> {
-        let (taken, key) = (Instant::now(), known.map(Known::key));
-        let answer = timeout(patience, self.fleet.questions.planning_facts(name.clone(), key.cloned())).await;
-        let facts = match answer {
-            Ok(Ok(Ok(facts))) => AskedFacts::Changed(Box::new(facts)),
-            Ok(Ok(Err(NoFacts::Unchanged))) => AskedFacts::Prepared,
-            Ok(Ok(Err(NoFacts::NotSynced))) => AskedFacts::NotSynced,
-            Ok(Err(_)) | Err(_) => return Err(name),
-        };
-        if let (AskedFacts::Prepared, Some(key)) = (&facts, key) {
-            self.threads.known().renew(&name, key, taken);
-        }
-        Ok(self.asked(name, taken, facts))
-    }
-
-    fn asked(&self, name: ClusterName, taken: Instant, facts: AskedFacts) -> AskedCluster {
-        AskedCluster { account: self.account_of(&name), name, taken, facts }
-    }
-
-    /// The account that a cluster launches in.
-    fn account_of(&self, cluster: &ClusterName) -> Text {
-        let entry = self.fleet.questions.entry_of(cluster);
-        let scope = entry.and_then(|entry| self.fleet.scopes.get(entry));
-        scope.map(|scope| Text::from(region_and_account(scope).1)).unwrap_or_default()
     }
 
     /// What a thread answers to the job that gets the sender of its answer.

@@ -235,7 +235,7 @@ impl ClusterController {
             let why = "the limits of a NodePool leave no room for the new machines";
             return self.note_rejected_plan(&removals, Rejection::Scheduling, why);
         }
-        if self.is_shadow_removal(CONSOLIDATION.removal, ctx) {
+        if ctx.settings.is_shadow_removal(&self.cluster, CONSOLIDATION.removal) {
             let removals = self.limit_removals(removals, CONSOLIDATION.removal, ctx);
             let (reason, basis) = (DecisionReason::Disruption(CONSOLIDATION), basis(request, planned));
             return self.record_shadow_removals(reason, &removals, ShadowInput::Plan(basis.map(Arc::new)), ctx);

@@ -17,7 +17,7 @@ use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::guardrails::shadow::ShadowInput;
 use crate::nodeclaim::{DrainTerms, TerminationReason};
-use crate::{Decision, DecisionId, DecisionReason, Effect, OutgoingNode, Removal};
+use crate::{Decision, DecisionId, DecisionReason, Removal};
 use cluster::ClusterState;
 use model::removal::RemovalReason;
 use model::{ClaimName, MicroUsd};
@@ -41,7 +41,7 @@ impl ClusterController {
             self.guardrails.replace_removal_block(None);
         }
         // Graceful methods have not run while a plan is pending; what they replace goes on.
-        if plan_due.is_none() && !self.is_shadow_removal(RemovalReason::Drifted, ctx) {
+        if plan_due.is_none() && !ctx.settings.is_shadow_removal(&self.cluster, RemovalReason::Drifted) {
             self.reconcile_replacements(&proposals, ctx);
         }
         for proposal in proposals {
@@ -56,7 +56,7 @@ impl ClusterController {
         let replacements: Vec<Removal> = proposal.replacements.iter().map(|planned| planned.removal.clone()).collect();
         let (mut removals, basis) = self.check_removals(proposal, ctx);
         let basis = basis.map(Arc::new);
-        if self.is_shadow_removal(method.reason().removal, ctx) {
+        if ctx.settings.is_shadow_removal(&self.cluster, method.reason().removal) {
             removals.extend(self.limit_removals(replacements, method.reason().removal, ctx));
             return self.record_shadow_removals(reason, &removals, ShadowInput::Removal(basis), ctx);
         }
@@ -66,7 +66,7 @@ impl ClusterController {
         if !reason.is_urgent() {
             self.count_removals(&removals, ctx);
         }
-        let removed_cost = MicroUsd(removals.iter().map(|removal| self.price_of(&removal.claim).0).sum());
+        let removed_cost = MicroUsd(removals.iter().map(|removal| self.claims.price_of(&removal.claim).0).sum());
         let mut decision = Decision { removals, removed_cost, removal_record: basis, ..self.new_decision(reason, ctx) };
         let moved_by = (method.reason(), SavingDecision { number: decision.id.0, at: decision.at });
         let moving = decision.removals.iter();
@@ -94,49 +94,6 @@ impl ClusterController {
             RemovalRecord { input, check, answer: RemovalAnswer { selection, removals: decided } }
         });
         (removals, basis)
-    }
-
-    /// A decision of now that changes nothing.
-    pub(crate) fn new_decision(&self, reason: DecisionReason, ctx: &mut Context<'_>) -> Decision {
-        let id = DecisionId(ctx.next_id());
-        Decision::new(id, self.cluster.clone(), reason, self.state.version(), ctx.now)
-    }
-
-    /// Emits a decision to be made durable; it is executed afterwards. What it was made from is
-    /// moved out and not kept: the input of a plan is as large as the cluster.
-    pub(crate) fn record_decision(&mut self, mut decision: Decision, ctx: &mut Context<'_>) {
-        decision.replacements = self.replacements_to_record(&decision);
-        decision.removed = decision.removals.iter().map(|removal| self.outgoing_node(&removal.claim)).collect();
-        decision.replaced = self.newly_replaced(&decision);
-        let kept = Decision { basis: None, removal_record: None, ..decision.clone() };
-        self.note_costs_of(&kept);
-        self.decisions.push(kept);
-        self.status_reporter.mark_dirty();
-        ctx.effects.push(Effect::RecordDecision(Box::new(decision)));
-    }
-
-    /// The nodes whose replacement the decision records first; from now on they are planned by it.
-    fn newly_replaced(&mut self, decision: &Decision) -> Vec<OutgoingNode> {
-        let claims = decision.replacements.iter().map(|replacement| &replacement.claim);
-        let new: Vec<&ClaimName> = claims.filter(|claim| !self.disruption.planned_by.contains_key(*claim)).collect();
-        let replaced = new.iter().map(|claim| self.outgoing_node(claim)).collect();
-        self.disruption.planned_by.extend(new.into_iter().map(|claim| (claim.clone(), decision.id)));
-        replaced
-    }
-
-    /// What is known of a node that goes.
-    fn outgoing_node(&self, claim: &ClaimName) -> OutgoingNode {
-        let node = self.state.node_of_claim(claim);
-        let instance = self.claims.get(claim).and_then(|machine| machine.instance());
-        OutgoingNode {
-            claim: claim.clone(),
-            node: node.map(|node| node.name.clone()).unwrap_or_default(),
-            pool: self.state.claim(claim).map(|claim| claim.pool.clone()).unwrap_or_default(),
-            instance_type: instance.map(|instance| instance.instance_type.as_text().clone()).unwrap_or_default(),
-            capacity_type: instance.map(|instance| instance.capacity_type.as_str().into()).unwrap_or_default(),
-            price: self.price_of(claim),
-            planned_by: self.disruption.planned_by.get(claim).copied(),
-        }
     }
 
     /// Executes a durable decision as far as it is still valid; the rest is decided again.

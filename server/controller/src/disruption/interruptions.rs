@@ -30,7 +30,7 @@ impl ClusterController {
         ends: Option<Timestamp>,
         ctx: &mut Context<'_>,
     ) {
-        let Some(claim) = self.claim_of_instance(provider_id) else { return };
+        let Some(claim) = self.claims.name_of_instance(provider_id) else { return };
         let paid =
             self.claims.get(&claim).and_then(|machine| machine.instance()).map(|instance| instance.capacity_type);
         if paid.is_some_and(|paid| !concerns(kind, paid)) {

@@ -50,7 +50,7 @@ impl ClusterController {
     ) {
         self.notices.asked_until = None;
         for (provider_id, kind) in asked {
-            let Some(claim) = self.claim_of_instance(provider_id) else { continue };
+            let Some(claim) = self.claims.name_of_instance(provider_id) else { continue };
             if answer.confirms(provider_id, *kind) {
                 self.end_wait(&claim, *kind, true, ctx);
             } else {

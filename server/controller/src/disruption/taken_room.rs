@@ -32,8 +32,8 @@ impl ClusterController {
             })
             .filter(|other| self.is_for_pods_of(other, node))
             .collect();
-        let cost: i64 = taken.iter().map(|other| self.price_of(other).0).sum();
-        taken.is_empty() || cost < self.price_of(claim).0
+        let cost: i64 = taken.iter().map(|other| self.claims.price_of(other).0).sum();
+        taken.is_empty() || cost < self.claims.price_of(claim).0
     }
 
     /// Whether the machine of `claim` has pods that run on `node` and no others.

@@ -229,7 +229,7 @@ impl ClusterController {
 
     /// How many of `removals`, in this order, the rate limits admit now, and why not more.
     fn admit_removals(&self, removals: &[Removal], ctx: &Context<'_>) -> (usize, Option<LimitBlock>) {
-        let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.price_of(&removal.claim)).collect();
+        let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.claims.price_of(&removal.claim)).collect();
         ctx.guardrails.admit_removals(&ctx.settings.guardrails, self.population(ctx), prices, ctx.now)
     }
 
@@ -265,7 +265,7 @@ impl ClusterController {
         if removals.is_empty() || !ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
             return removals;
         }
-        let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.price_of(&removal.claim)).collect();
+        let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.claims.price_of(&removal.claim)).collect();
         let settings = &ctx.settings.guardrails;
         let (admitted, held) = ctx.guardrails.admit_launches(settings, self.population(ctx), prices, ctx.now);
         removals.truncate(admitted);
@@ -279,7 +279,7 @@ impl ClusterController {
     /// Reserves the removal of a machine whose replacement goes on.
     pub(crate) fn reserve_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) {
         if ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
-            ctx.guardrails.reserve_removal(&self.cluster, claim, self.price_of(claim), ctx.now);
+            ctx.guardrails.reserve_removal(&self.cluster, claim, self.claims.price_of(claim), ctx.now);
         }
     }
 
@@ -293,19 +293,14 @@ impl ClusterController {
 
     pub(crate) fn count_removals(&self, removals: &[Removal], ctx: &mut Context<'_>) {
         for removal in removals {
-            let price = self.price_of(&removal.claim);
+            let price = self.claims.price_of(&removal.claim);
             ctx.guardrails.record_removal(&self.cluster, &removal.claim, price, ctx.now);
         }
     }
 
     /// Price per hour of the machines that are to be removed.
     fn price_of_removals(&self, removals: &[Removal]) -> MicroUsd {
-        MicroUsd(removals.iter().map(|removal| self.price_of(&removal.claim).0).sum())
-    }
-
-    pub(crate) fn price_of(&self, claim: &ClaimName) -> MicroUsd {
-        let instance = self.claims.get(claim).and_then(|machine| machine.instance());
-        instance.map_or(MicroUsd(0), |instance| instance.price)
+        MicroUsd(removals.iter().map(|removal| self.claims.price_of(&removal.claim).0).sum())
     }
 
     pub(crate) fn population(&self, ctx: &Context<'_>) -> Population<'_> {

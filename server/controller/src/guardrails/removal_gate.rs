@@ -1,22 +1,16 @@
 //! Applies the removal gate to one cluster: collects the input of [`evaluate_removal`] and carries
 //! out its decision.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::rate_limits::LimitBlock;
 use super::removal::{
-    BlockCause, BulkDeletion, Distrust, Evidence, GateDecision, MachineFacts, NodeState, RemovalConstraints,
-    evaluate_removal,
+    BlockCause, Distrust, Evidence, GateDecision, MachineFacts, NodeState, RemovalConstraints, evaluate_removal,
 };
 use crate::cluster_controller::{ClusterController, Context};
-use crate::nodeclaim::{DrainTerms, LostNode, ManagedClaim, StageKind, TerminationReason};
+use crate::nodeclaim::{LostNode, ManagedClaim, StageKind};
 use cluster::{Key, NodeRecord, Observation};
-use model::disruption_policy::DisruptionPolicy;
-use model::{ClaimName, MicroUsd, Millis, NodeName, PoolName, Timestamp};
-
-/// Interval at which manual removals held by a budget are evaluated again: budgets may have time
-/// windows.
-const RECHECK_INTERVAL: Millis = Millis::from_mins(1);
+use model::{ClaimName, MicroUsd, NodeName, PoolName, Timestamp};
 
 impl ClusterController {
     /// Facts about the machine of `claim`.
@@ -183,128 +177,9 @@ impl ClusterController {
         self.disruption.mark_changed();
     }
 
-    /// Terminates machines whose NodeClaim or Node is deleted in the cluster, as far as the removal
-    /// gate permits.
-    pub(crate) fn handle_deletions(&mut self, deleted: &BTreeSet<ClaimName>, ctx: &mut Context<'_>) {
-        self.guardrails.cancel_removal_recheck();
-        let machines = &self.claims;
-        let stays =
-            |claim: &&ClaimName| machines.get(claim).is_some_and(|machine| machine.termination_reason().is_none());
-        let waiting: Vec<ClaimName> = deleted.iter().filter(stays).cloned().collect();
-        let is_claimless = |claim: &ClaimName| self.gc.unclaimed_since(claim).is_some();
-        self.guardrails
-            .retain_waiting_removals(BlockCause::ByHand, |claim| waiting.contains(claim) || is_claimless(claim));
-        self.terminate_deleted_by_hand(waiting, deleted, &TerminationReason::DeletedByHand, ctx);
-    }
-
-    /// Terminates those of `waiting` that the removal gate admits. `deleted` are all machines with
-    /// a manual deletion in progress.
-    pub(crate) fn terminate_deleted_by_hand(
-        &mut self,
-        waiting: Vec<ClaimName>,
-        deleted: &BTreeSet<ClaimName>,
-        reason: &TerminationReason,
-        ctx: &mut Context<'_>,
-    ) {
-        if waiting.is_empty() {
-            return;
-        }
-        let bulk = self.bulk_deletion(&waiting, deleted, ctx);
-        let mut allowances = bulk.as_ref().map(|_| self.allowances(ctx.now)).unwrap_or_default();
-        let prices: Vec<MicroUsd> = waiting.iter().map(|claim| self.price_of(claim)).collect();
-        let (mut headroom, capped) = self.removal_headroom(prices, ctx);
-        // Limits shrink with every admitted removal, so each machine is evaluated against what the
-        // earlier ones left.
-        for claim in waiting {
-            let facts = self.machine_facts(&claim, ctx);
-            let counted = facts.node != NodeState::Never;
-            let pool = self.claims.get(&claim).map(|machine| machine.pool().clone()).unwrap_or_default();
-            let allowance = allowances.get(&pool).copied().unwrap_or(0);
-            let allowance =
-                if facts.confirmed && self.has_no_terminations(&pool) { allowance.max(1) } else { allowance };
-            let bulk = bulk.filter(|_| counted);
-            let capped = capped.clone().filter(|_| headroom == 0);
-            let constraints = RemovalConstraints {
-                distrusted: None,
-                frozen: self.freeze_of(&claim, ctx).cloned(),
-                capped,
-                bulk,
-                allowance,
-            };
-            let verdict = evaluate_removal(Evidence::ByHand, facts, &constraints);
-            if let GateDecision::Block { until, .. } = &verdict {
-                let again = until.unwrap_or_else(|| ctx.now + RECHECK_INTERVAL).max(ctx.now + Millis::from_secs(1));
-                self.guardrails.schedule_removal_recheck(again);
-            }
-            if self.apply_gate_decision(BlockCause::ByHand, &claim, verdict, ctx.now) {
-                if counted {
-                    self.guardrails.record_manual_removal(&claim, ctx.now);
-                }
-                if constraints.bulk.is_some() {
-                    headroom = headroom.saturating_sub(1);
-                    allowances.insert(pool, allowance.saturating_sub(1));
-                    self.count_removal(&claim, ctx);
-                }
-                self.begin_termination(&claim, reason.clone(), DrainTerms::default(), ctx);
-            }
-        }
-    }
-
-    /// The counts, if more machines were deleted by hand than may be removed at once.
-    fn bulk_deletion(
-        &mut self,
-        waiting: &[ClaimName],
-        deleted: &BTreeSet<ClaimName>,
-        ctx: &Context<'_>,
-    ) -> Option<BulkDeletion> {
-        let rule = ctx.settings.guardrails.removal;
-        let has_node = |claim: &&ClaimName| self.machine_facts(claim, ctx).node != NodeState::Never;
-        let mut all: BTreeSet<ClaimName> = waiting.iter().filter(has_node).cloned().collect();
-        // Terminations that a previous process began are still in progress.
-        let leaving =
-            |claim: &&ClaimName| self.claims.get(claim).is_some_and(|machine| machine.termination_reason().is_some());
-        all.extend(deleted.iter().filter(leaving).cloned());
-        let lately: Vec<ClaimName> =
-            self.guardrails.recent_manual_removals(rule.by_hand_window, ctx.now).cloned().collect();
-        let gone = lately.iter().filter(|claim| !self.claims.contains(claim)).count();
-        all.extend(lately);
-        let machines = self.claims.len() + gone;
-        let most = rule.by_hand(machines);
-        let window_minutes = rule.by_hand_window.as_mins();
-        (all.len() > most).then_some(BulkDeletion { deleted: all.len(), machines, window_minutes, most })
-    }
-
-    /// How many machines of each NodePool its last known disruption budgets allow to start
-    /// terminating now. A Node that is not ready counts as unavailable unless it is deleted itself.
-    fn allowances(&self, now: Timestamp) -> BTreeMap<PoolName, usize> {
-        let mut pools: BTreeMap<PoolName, (usize, usize)> = BTreeMap::new();
-        for machine in self.claims.iter() {
-            let (all, gone) = pools.entry(machine.pool().clone()).or_default();
-            let ready = self.state.node_of_claim(machine.name()).is_none_or(|node| node.ready || node.deleting);
-            let deleted = self.state.claim(machine.name()).is_some_and(|claim| claim.deleting);
-            *all += 1;
-            *gone += usize::from(machine.termination_reason().is_some() || (!ready && !deleted));
-        }
-        let default = DisruptionPolicy::default();
-        let allowance = |pool: &PoolName, all: usize, gone: usize| {
-            let policy = self
-                .state
-                .pool(pool)
-                .map(|record| &record.disruption)
-                .or_else(|| self.guardrails.former_disruption_policy(pool));
-            policy.unwrap_or(&default).allowance_by_hand(all, gone, now)
-        };
-        pools.into_iter().map(|(pool, (all, gone))| (pool.clone(), allowance(&pool, all, gone))).collect()
-    }
-
-    /// Whether no machine of `pool` is terminating.
-    fn has_no_terminations(&self, pool: &PoolName) -> bool {
-        self.claims.iter().all(|machine| machine.pool() != pool || machine.termination_reason().is_none())
-    }
-
     /// Limits that apply to removing the machine of `claim` on missing evidence.
     pub(crate) fn removal_constraints(&self, claim: &ClaimName, ctx: &Context<'_>) -> RemovalConstraints {
-        let (headroom, capped) = self.removal_headroom(vec![self.price_of(claim)], ctx);
+        let (headroom, capped) = self.removal_headroom(vec![self.claims.price_of(claim)], ctx);
         let capped = capped.filter(|_| headroom == 0);
         let frozen = self.freeze_of(claim, ctx).cloned();
         RemovalConstraints { distrusted: self.distrust(), frozen, capped, ..RemovalConstraints::default() }
@@ -312,14 +187,14 @@ impl ClusterController {
 
     /// How many of the machines with these prices the rate limit on removals admits, and why not
     /// more.
-    fn removal_headroom(&self, prices: Vec<MicroUsd>, ctx: &Context<'_>) -> (usize, Option<LimitBlock>) {
+    pub(crate) fn removal_headroom(&self, prices: Vec<MicroUsd>, ctx: &Context<'_>) -> (usize, Option<LimitBlock>) {
         ctx.guardrails.admit_removals(&ctx.settings.guardrails, self.population(ctx), prices, ctx.now)
     }
 
     /// Counts the removal of an orphaned machine if the rate limit admits it; returns whether it
     /// does.
     pub(crate) fn admit_orphan_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) -> bool {
-        let (headroom, _) = self.removal_headroom(vec![self.price_of(claim)], ctx);
+        let (headroom, _) = self.removal_headroom(vec![self.claims.price_of(claim)], ctx);
         if headroom > 0 {
             self.count_removal(claim, ctx);
         }
@@ -349,7 +224,7 @@ impl ClusterController {
 
     /// Counts a removal on missing evidence against the rate limit.
     pub(crate) fn count_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        let price: MicroUsd = self.price_of(claim);
+        let price: MicroUsd = self.claims.price_of(claim);
         ctx.guardrails.record_removal(&self.cluster, claim, price, ctx.now);
     }
 }

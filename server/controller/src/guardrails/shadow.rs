@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use super::Mode;
 use super::shadow_content::ShadowContent;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption::selection::RemovalRecord;
@@ -30,18 +29,6 @@ pub(crate) enum ShadowInput {
 }
 
 impl ClusterController {
-    /// Whether decisions for this cluster are only recorded.
-    pub(crate) fn is_shadow(&self, ctx: &Context<'_>) -> bool {
-        ctx.settings.guardrails.mode_of(&self.cluster) == Mode::Shadow
-    }
-
-    /// Whether removals for `reason` are only recorded: all in shadow mode, and voluntary ones where
-    /// `disruption.mode` is `shadow`.
-    pub(crate) fn is_shadow_removal(&self, reason: RemovalReason, ctx: &Context<'_>) -> bool {
-        let voluntary = || ctx.settings.disruption.mode_of(&self.cluster) == Mode::Shadow;
-        self.is_shadow(ctx) || (!reason.is_forceful() && voluntary())
-    }
-
     /// Forgets the last shadow plan, so that the next one is recorded whatever it contains.
     pub(crate) fn clear_shadow_plan(&mut self) {
         self.guardrails.forget_shadow_plan();
@@ -94,7 +81,7 @@ impl ClusterController {
     /// is saved.
     fn price_note(&self, reason: DecisionReason, removals: &[Removal]) -> Option<String> {
         let DecisionReason::Disruption(method) = reason else { return None };
-        let cost = MicroUsd(removals.iter().map(|removal| self.price_of(&removal.claim).0).sum());
+        let cost = MicroUsd(removals.iter().map(|removal| self.claims.price_of(&removal.claim).0).sum());
         match method.removal {
             _ if removals.is_empty() => None,
             RemovalReason::Empty => Some(format!("would save ${cost} an hour")),

@@ -106,7 +106,7 @@ impl ClusterController {
     fn is_leaving(&self, key: &Key) -> bool {
         let claim = match key {
             Key::Claim(claim) => Some(claim.clone()),
-            Key::Node(node) => self.state.node(node).and_then(|node| self.claim_of_instance(&node.provider_id)),
+            Key::Node(node) => self.state.node(node).and_then(|node| self.claims.name_of_instance(&node.provider_id)),
             _ => None,
         };
         claim.and_then(|claim| self.claims.get(&claim)).is_some_and(|machine| machine.termination_reason().is_some())

@@ -28,7 +28,10 @@ impl ClusterController {
     /// Requests a plan for the next hold without room. At most one plan is in progress in a cluster: two could give the
     /// same room away.
     pub(super) fn request_hold_plan_if_due(&mut self, ctx: &mut Context<'_>) {
-        if !self.is_ready() || self.provisioner.is_planning() || self.is_shadow(ctx) || self.guardrails.is_quarantined()
+        if !self.is_ready()
+            || self.provisioner.is_planning()
+            || ctx.settings.is_shadow(&self.cluster)
+            || self.guardrails.is_quarantined()
         {
             return;
         }

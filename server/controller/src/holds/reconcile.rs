@@ -31,20 +31,6 @@ impl ClusterController {
         self.request_hold_plan_if_due(ctx);
     }
 
-    /// Ends a hold: its room is free, and its own machines are removed.
-    pub(super) fn end_hold(&mut self, id: &HoldId, end: HoldEnd, why: impl Into<Text>, now: Timestamp) {
-        self.holds.end(id, end, why);
-        self.publish_bookings(now);
-    }
-
-    /// Has planning and disruption see the room of all live holds.
-    pub(super) fn publish_bookings(&mut self, now: Timestamp) {
-        self.state.set_bookings(self.holds.bookings());
-        self.disruption.schedule_now();
-        // Room that is free again may do for pods that wait.
-        self.provisioner.replan_for_changed_objects(now);
-    }
-
     /// Gives up places on machines that are gone or leave, and those that kube-scheduler gave to other pods; and says
     /// whether all of the room is there.
     fn check_places(&mut self, ctx: &Context<'_>) {
@@ -99,7 +85,7 @@ impl ClusterController {
 
     /// Why no hold of the cluster is given room now.
     fn held_back_by(&self, ctx: &Context<'_>) -> Option<&'static str> {
-        if self.is_shadow(ctx) {
+        if ctx.settings.is_shadow(&self.cluster) {
             return Some("the cluster is in shadow mode");
         }
         self.guardrails.is_quarantined().then_some("the cluster is quarantined")

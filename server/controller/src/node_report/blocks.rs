@@ -113,7 +113,7 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
         if let Some(breaker) = self.ctx.guardrails.engaged_breaker(&self.ctx.settings.guardrails, &controller.cluster) {
             blocks.push(Block::new(BlockCode::Guardrail, "CircuitBreaker/fleet", breaker.to_string()));
         }
-        if controller.is_shadow_removal(reason, self.ctx) {
+        if self.ctx.settings.is_shadow_removal(&controller.cluster, reason) {
             let message = "is in shadow mode: its removals are recorded and not carried out";
             blocks.push(Block::new(BlockCode::Shadow, title.clone(), message));
         }

@@ -7,7 +7,7 @@ use rustc_hash::FxHasher;
 
 use super::ManagedClaim;
 use crate::InstructionId;
-use model::{ClaimName, Millis, ProviderId, Timestamp};
+use model::{ClaimName, MicroUsd, Millis, ProviderId, Timestamp};
 
 /// NodeClaims of this server in one cluster, by name, and their instructions in flight.
 #[derive(Debug, Default)]
@@ -140,6 +140,16 @@ impl NodeClaims {
         let at = times.min();
         self.wakeup = Some(Wakeup { inputs, at });
         at
+    }
+
+    /// Price per hour of the machine of `name`; 0 while it is unknown.
+    pub fn price_of(&self, name: &ClaimName) -> MicroUsd {
+        self.get(name).and_then(ManagedClaim::instance).map_or(MicroUsd(0), |instance| instance.price)
+    }
+
+    /// The NodeClaim of the machine with this provider id.
+    pub fn name_of_instance(&self, provider_id: &ProviderId) -> Option<ClaimName> {
+        self.by_provider_id(provider_id).map(|claim| claim.name().clone())
     }
 }
 

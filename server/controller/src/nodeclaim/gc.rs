@@ -25,7 +25,7 @@ impl ClusterController {
     pub(crate) fn collect_garbage(&mut self, listing: &Listing, ctx: &mut Context<'_>) {
         let Some(after) = ctx.settings.gc_after else { return };
         self.report_elsewhere(ctx);
-        let held = self.guardrails.is_quarantined() || self.is_shadow(ctx);
+        let held = self.guardrails.is_quarantined() || ctx.settings.is_shadow(&self.cluster);
         if held || !listing.complete || !self.is_ready() || self.gc.predates_recovery(listing.requested_at) {
             return;
         }
@@ -127,7 +127,7 @@ impl ClusterController {
         let known =
             |machine: &ManagedClaim| *machine.provider_id() == instance.provider_id || machine.provider_id().is_empty();
         self.claims.get(&instance.claim).is_some_and(known)
-            || self.claim_of_instance(&instance.provider_id).is_some()
+            || self.claims.name_of_instance(&instance.provider_id).is_some()
             || self.state.claims().any(|claim| claim.provider_id == instance.provider_id)
     }
 

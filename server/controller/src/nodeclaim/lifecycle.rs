@@ -391,7 +391,7 @@ impl ClusterController {
     /// Handles the cloud's statement that an instance has ended.
     pub(crate) fn handle_instance_gone(&mut self, provider_id: &ProviderId, ctx: &mut Context<'_>) {
         self.gc.record_ended(provider_id.clone());
-        let Some(claim) = self.claim_of_instance(provider_id) else { return };
+        let Some(claim) = self.claims.name_of_instance(provider_id) else { return };
         self.delete_gone_machine(&claim, ctx);
     }
 

@@ -22,9 +22,6 @@ use cluster::{ClaimRecord, Key, Observation};
 use model::labels::NODEPOOL;
 use model::{ClaimName, Millis, PoolName, ProviderId, Timestamp};
 
-/// Fewer machines than this may lose their NodeClaims without making the snapshot suspicious.
-const MIN_SUSPICIOUS_MACHINES: usize = 3;
-
 impl ClusterController {
     /// Applies an accepted observation. NodeClaims of machines that it removes are assumed from now
     /// on.
@@ -98,15 +95,6 @@ impl ClusterController {
         self.gc.record_unclaimed(name, since);
     }
 
-    /// Whether the absence of `missing` out of `of` NodeClaims is more likely an error of the
-    /// snapshot than a fact.
-    pub(crate) fn snapshot_suspicious(&self, missing: usize, of: usize, ctx: &Context<'_>) -> bool {
-        let most = missing >= MIN_SUSPICIOUS_MACHINES && missing * 2 > of;
-        let held = missing > 0 && (most || self.state.has_no_objects());
-        let vouched = self.operator_confirmed_until.is_some_and(|until| ctx.now < until);
-        held && !vouched
-    }
-
     /// Terminates machines whose instance runs and whose NodeClaim the snapshot has lacked for the
     /// collection period.
     pub(crate) fn terminate_unclaimed(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) {
@@ -128,14 +116,6 @@ impl ClusterController {
         }
         let due_now: BTreeSet<ClaimName> = due.iter().cloned().collect();
         self.terminate_deleted_by_hand(due, &due_now, &TerminationReason::ClaimRemoved, ctx);
-    }
-
-    /// Reports a finding about missing NodeClaims, once while it is unchanged.
-    pub(crate) fn report_missing_claims(&mut self, finding: Finding, ctx: &mut Context<'_>) {
-        if self.last_absence_finding.as_ref() != Some(&finding) {
-            self.last_absence_finding = Some(finding.clone());
-            self.report_finding(finding, ctx);
-        }
     }
 }
 

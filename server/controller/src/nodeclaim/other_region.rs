@@ -15,7 +15,8 @@ impl ClusterController {
     /// operator has confirmed that.
     pub(crate) fn claim_of_instance_elsewhere(&self, provider_id: &ProviderId, found: Inspection) -> Option<ClaimName> {
         let is_gone = matches!(found, Inspection::Unknown | Inspection::Ended);
-        let claim = self.claim_of_instance(provider_id).filter(|_| is_gone && self.region.is_elsewhere(provider_id))?;
+        let claim =
+            self.claims.name_of_instance(provider_id).filter(|_| is_gone && self.region.is_elsewhere(provider_id))?;
         self.claims.get(&claim).is_some_and(|machine| !machine.is_removal_confirmed()).then_some(claim)
     }
 

@@ -51,7 +51,7 @@ impl ClusterController {
     pub(crate) fn resume_unfinished(&mut self, ctx: &mut Context<'_>) {
         // In shadow mode nothing is executed. Leaving shadow mode takes a restart, which recovers
         // again.
-        if !self.recovery.is_pending() || self.is_shadow(ctx) {
+        if !self.recovery.is_pending() || ctx.settings.is_shadow(&self.cluster) {
             return;
         }
         if let Some(finding) = self.claims_missing(ctx) {
@@ -245,17 +245,6 @@ impl ClusterController {
         for claim in unrecorded {
             self.report_finding(Finding::ClaimWithoutRow { claim: claim.name.clone() }, ctx);
         }
-    }
-
-    pub(crate) fn report_finding(&self, finding: Finding, ctx: &mut Context<'_>) {
-        ctx.effects.push(Effect::ReportFinding { cluster: self.cluster.clone(), finding });
-    }
-
-    /// Closes the launch record of `claim`, and removes it from the launches to recover.
-    pub(crate) fn close_launch(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        self.recovery.remove_launch(claim);
-        ctx.offerings.release_probes(&self.probe_holder(claim));
-        ctx.effects.push(Effect::CloseLaunch { cluster: self.cluster.clone(), claim: claim.clone() });
     }
 }
 

@@ -2,8 +2,8 @@
 //! delete Node and NodeClaim.
 
 use super::{DrainTerms, ManagedClaim, StageKind, TerminationReason};
+use crate::Finding;
 use crate::cluster_controller::{ClusterController, Context};
-use crate::{Effect, Finding, Instruction};
 use model::{ClaimName, Text};
 
 impl ClusterController {
@@ -47,32 +47,6 @@ impl ClusterController {
         }
     }
 
-    /// Instructs the agent to drain the Node of `claim`. Without a Node the instance is terminated,
-    /// unless the snapshot is suspicious.
-    pub(crate) fn drain_node(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        let Some(machine) = self.claims.get(claim) else { return };
-        let Some(terms) = machine.drain_terms() else { return };
-        let DrainTerms { deadline, interrupted: interruption, only_if_empty } = terms;
-        // The agent repeats it in the Events of the pods that it evicts.
-        let reason = Text::from(format!("{}{}", machine.termination_message(), machine.removal_origin()));
-        let provider_id = machine.provider_id().clone();
-        match self.state.node_of_claim(claim).map(|node| node.name.clone()) {
-            Some(node) => {
-                self.claims.get_mut(claim).map(ManagedClaim::record_drain_instruction);
-                let claim = claim.clone();
-                let drain =
-                    Instruction::Drain { claim, node, provider_id, deadline, interruption, only_if_empty, reason };
-                self.instruct(drain, ctx);
-            }
-            None if self.snapshot_suspicious(1, 1, ctx) => {
-                self.retry_later(claim, ctx);
-                self.report_missing_claims(Finding::ClaimsMissing { missing: 1, of: 1 }, ctx);
-            }
-            None if !self.may_terminate_without_node(claim, ctx) => self.retry_later(claim, ctx),
-            None => self.terminate_instance(claim, None, ctx),
-        }
-    }
-
     /// Cancels the termination of `claim`: its Node was to be drained as empty, and the API server
     /// lists pods on it. For a while its observed pods are not trusted. A machine that has to be
     /// terminated for another reason by now is drained all the same.
@@ -107,47 +81,5 @@ impl ClusterController {
         self.status_reporter.clear_disruption(claim);
         ctx.guardrails.cancel_removal(&self.cluster, claim);
         self.provisioner.plan_with_kept_node(ctx.now);
-    }
-
-    /// Checks the obstacle again after the retry time.
-    pub(crate) fn retry_later(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
-        let again = ctx.now + ctx.settings.retry_delay;
-        if let Some(machine) = self.claims.get_mut(claim) {
-            machine.postpone(again);
-        }
-    }
-
-    /// Terminates the instance of `claim`. `reason` is needed for a machine that is not
-    /// terminating.
-    pub(crate) fn terminate_instance(
-        &mut self,
-        claim: &ClaimName,
-        reason: Option<TerminationReason>,
-        ctx: &mut Context<'_>,
-    ) {
-        let Some(machine) = self.claims.get_mut(claim) else { return };
-        if !machine.begin_instance_termination(reason, ctx.now) {
-            return;
-        }
-        let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
-        let provider_id = machine.provider_id().clone();
-        ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim: claim.clone(), provider_id });
-    }
-
-    /// Deletes Node and NodeClaim of a machine whose instance is gone, or was never launched.
-    /// `reason` is needed for a machine that is not terminating.
-    pub(crate) fn delete_claim(&mut self, claim: &ClaimName, reason: Option<TerminationReason>, ctx: &mut Context<'_>) {
-        let Some(machine) = self.claims.get_mut(claim) else { return };
-        if !machine.begin_deletion(reason, ctx.now) {
-            return;
-        }
-        let (provider_id, reason) = (machine.provider_id().clone(), machine.termination_message());
-        let node = self.state.node_of_claim(claim).map(|node| node.name.clone());
-        // The NodeClaim may be deleted before its Node, which is then the Node of no machine.
-        if let Some(node) = &node {
-            self.removed_nodes.record(node.clone(), machine, ctx.now);
-        }
-        self.state.mark_for_deletion(claim);
-        self.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, ctx);
     }
 }

@@ -92,6 +92,13 @@ impl ClusterController {
         let zone_id = pool.and_then(|record| order::zone_id(&record.pool, instance_type, zone, capacity_type));
         Offering { instance_type: instance_type.clone(), zone: zone.clone(), zone_id, capacity_type }
     }
+
+    /// Closes the launch record of `claim`, and removes it from the launches to recover.
+    pub(crate) fn close_launch(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        self.recovery.remove_launch(claim);
+        ctx.offerings.release_probes(&self.probe_holder(claim));
+        ctx.effects.push(Effect::CloseLaunch { cluster: self.cluster.clone(), claim: claim.clone() });
+    }
 }
 
 /// Whether machines of the NodePool may be launched in the offering.

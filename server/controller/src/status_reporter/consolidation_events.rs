@@ -37,7 +37,7 @@ impl ClusterController {
     /// Notes the machines that `decision` removes because their pods fit elsewhere at a lower price.
     pub(crate) fn note_consolidation(&mut self, removals: &[Removal], decision: DecisionId) {
         for Removal { claim, reason, .. } in removals.iter().take(MAX_MACHINES) {
-            let origin = Origin { decision: Some(decision), price: self.price_of(claim) };
+            let origin = Origin { decision: Some(decision), price: self.claims.price_of(claim) };
             self.note(claim, EventReason::ConsolidationCandidate, reason.to_string(), "", origin);
             if self.is_balanced(claim) {
                 let message = format!("consolidationPolicy Balanced accepts the saving: {reason}");
@@ -64,7 +64,7 @@ impl ClusterController {
             Some(DisruptionReason::Underutilized) => self.note_rejection(claim, rejection, why),
             Some(reason) => {
                 let message = format!("its replacement as {} has ended: {why}", reason.as_str());
-                let origin = Origin { decision: None, price: self.price_of(claim) };
+                let origin = Origin { decision: None, price: self.claims.price_of(claim) };
                 self.note(claim, EventReason::DisruptionBlocked, message, "replacement", origin);
             }
             None => {}
@@ -74,13 +74,13 @@ impl ClusterController {
     fn note_rejection(&mut self, claim: &ClaimName, rejection: Rejection, why: &str) {
         let message = format!("its removal by consolidation is not carried out ({rejection}): {why}");
         let decision = self.cost_records.removed_by(claim).map(|saving| DecisionId(saving.number));
-        let origin = Origin { decision, price: self.price_of(claim) };
+        let origin = Origin { decision, price: self.claims.price_of(claim) };
         self.note(claim, EventReason::ConsolidationRejected, message, &rejection.to_string(), origin);
     }
 
     fn note(&mut self, claim: &ClaimName, reason: EventReason, message: String, series: &str, origin: Origin) {
         let event = EventOrder::new(ObjectRef::Claim(claim.clone()), reason, message, origin).in_series(series);
-        let events = event.on_each(self.objects_of(claim));
+        let events = event.on_each(ObjectRef::of_machine(&self.state, claim));
         self.status_reporter.pending_events.add(events);
     }
 

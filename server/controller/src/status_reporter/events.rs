@@ -47,12 +47,6 @@ impl ClusterController {
         }
     }
 
-    /// NodeClaim and Node of a machine, as far as the cluster shows it.
-    pub(super) fn objects_of(&self, claim: &ClaimName) -> Vec<ObjectRef> {
-        let node = self.state.node_of_claim(claim).map(|node| ObjectRef::Node(node.name.clone()));
-        [ObjectRef::Claim(claim.clone())].into_iter().chain(node).collect()
-    }
-
     /// The decision that removes the machine, as far as this process knows.
     pub(super) fn removal_origin_of(&self, claim: &ClaimName) -> Origin {
         self.claims.get(claim).map(ManagedClaim::removal_origin).unwrap_or_default()
@@ -62,7 +56,7 @@ impl ClusterController {
     pub(crate) fn record_notice_events(&mut self, claim: &ClaimName, kind: InterruptionKind, ctx: &mut Context<'_>) {
         let reason = EventReason::of_interruption(kind);
         let event = EventOrder::new(ObjectRef::Claim(claim.clone()), reason, kind.to_string(), Origin::default());
-        self.emit_events(event.on_each(self.objects_of(claim)), ctx);
+        self.emit_events(event.on_each(ObjectRef::of_machine(&self.state, claim)), ctx);
     }
 
     /// Records that a machine is removed for what the cloud says.

@@ -54,7 +54,10 @@ impl ClusterController {
             stage if stage.is_terminating() && !earlier.is_terminating() => {
                 let message = format!("the machine is being terminated: {why}");
                 let event = of_claim(EventReason::DisruptionTerminating, message, machine.removal_origin());
-                event.into_iter().flat_map(|event| event.on_each(self.objects_of(machine.name()))).collect()
+                event
+                    .into_iter()
+                    .flat_map(|event| event.on_each(ObjectRef::of_machine(&self.state, machine.name())))
+                    .collect()
             }
             _ => Vec::new(),
         }
@@ -108,7 +111,8 @@ impl ClusterController {
             let subject = ObjectRef::Claim(machine.name().clone());
             EventOrder::new(subject, EventReason::TerminationGracePeriodExpiring, message, origin)
         });
-        let expiring = deadline.map(|event| event.on_each(self.objects_of(machine.name()))).unwrap_or_default();
+        let expiring =
+            deadline.map(|event| event.on_each(ObjectRef::of_machine(&self.state, machine.name()))).unwrap_or_default();
         let node = self.state.node_of_claim(machine.name());
         let blocked = node.and_then(|node| {
             let blockers = self.state.drain_blockers(&node.name, now);

@@ -19,7 +19,7 @@ impl ClusterController {
         let nodes = self.status_reporter.periodic_block_events.next_nodes(&self.state);
         let mut events = Vec::new();
         for NodeBlocks { claim, consolidates, verdicts } in self.blocks_of_nodes(&nodes, ctx) {
-            let price = self.price_of(&claim);
+            let price = self.claims.price_of(&claim);
             events.extend(self.kept_events(&claim, consolidates, &verdicts, Origin { decision: None, price }));
         }
         let pods = nodes.iter().flat_map(|node| self.state.pods_on(&node.name));
@@ -44,7 +44,7 @@ impl ClusterController {
             let event = EventOrder::new(ObjectRef::Claim(claim.clone()), reason, message, origin);
             Some(event.in_series(format!("{} {}", block.code.as_str(), block.object)))
         });
-        found.flat_map(|event| event.on_each(self.objects_of(claim))).collect()
+        found.flat_map(|event| event.on_each(ObjectRef::of_machine(&self.state, claim))).collect()
     }
 }
 

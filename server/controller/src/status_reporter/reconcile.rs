@@ -55,11 +55,6 @@ impl ClusterController {
         }
     }
 
-    /// Whether statuses may be written: not in quarantine, and not in shadow mode.
-    pub(crate) fn may_report_status(&self, ctx: &Context<'_>) -> bool {
-        !self.guardrails.is_quarantined() && !self.is_shadow(ctx)
-    }
-
     fn write(&mut self, subject: ObjectRef, patch: StatusPatch, ctx: &mut Context<'_>) {
         if let Some(before) = self.status_reporter.last_written(&subject) {
             let events = transitions(&subject, before, &patch);

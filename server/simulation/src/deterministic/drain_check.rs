@@ -7,6 +7,8 @@
 //! An instruction may be delayed, and a server cannot know what happened meanwhile: pods that were created and capacity
 //! that was lost since then are not held against it ([`INSTRUCTION_DELAY`]).
 
+use cloud::provider::InstanceState;
+use cloud::simulated::LedgerEntry;
 use cluster::{ClaimRecord, PodRecord, PoolRecord};
 use fleetwright_proto::v1;
 use model::disruption_policy::DisruptionReason;
@@ -41,7 +43,8 @@ impl SimCluster {
         let used = self.is_in_use(&claim, now) && !has_cause;
         // The server cannot tell a NodeClaim hidden by a list gap from one that the operator removed, and a few of those
         // are drained at once. Such a drain continues after a restart, when the NodeClaim may be visible again.
-        let is_hidden = self.covers(ListGap::Claims) || now.duration_since(self.claims_listed_since) < IN_FLIGHT;
+        let is_hidden = self.list_gaps.iter().any(|gap| gap.covers(ListGap::Claims))
+            || now.duration_since(self.claims_listed_since) < IN_FLIGHT;
         let goes_on = self.ledger.hidden_drains.contains(&claim);
         self.ledger.hidden_drains.extend(is_hidden.then(|| claim.clone()));
         let begins = !drain.only_if_empty || self.cluster.occupant(&node).is_none();
@@ -155,6 +158,22 @@ impl SimCluster {
             let cluster = cluster.clone();
             self.ledger.drain_violations.push(Violation::OverClusterBudget { cluster, claims: all, allowed: limit });
         }
+    }
+
+    /// Whether the cloud has an instance for `claim` that has not terminated and satisfies `is`.
+    pub(super) fn has_machine(
+        &self,
+        claim: &ClaimName,
+        events: &EventQueue,
+        is: impl Fn(&LedgerEntry, InstanceState) -> bool,
+    ) -> bool {
+        let cloud = events.environment.cloud();
+        let mine = |entry: &&LedgerEntry| entry.instance.cluster == self.name && entry.instance.claim == *claim;
+        cloud
+            .ledger()
+            .active()
+            .filter(mine)
+            .any(|entry| cloud.describe(&entry.instance.id).is_ok_and(|instance| is(entry, instance.state)))
     }
 }
 

@@ -529,22 +529,6 @@ impl SimCluster {
     fn skips_pod_list(&self) -> bool {
         matches!(self.off, Some(Guard::EmptyCheck | Guard::Losses | Guard::Extents | Guard::SecondWitness))
     }
-
-    /// Whether the cloud has an instance for `claim` that has not terminated and satisfies `is`.
-    pub(super) fn has_machine(
-        &self,
-        claim: &ClaimName,
-        events: &EventQueue,
-        is: impl Fn(&LedgerEntry, InstanceState) -> bool,
-    ) -> bool {
-        let cloud = events.environment.cloud();
-        let mine = |entry: &&LedgerEntry| entry.instance.cluster == self.name && entry.instance.claim == *claim;
-        cloud
-            .ledger()
-            .active()
-            .filter(mine)
-            .any(|entry| cloud.describe(&entry.instance.id).is_ok_and(|instance| is(entry, instance.state)))
-    }
 }
 
 fn kind_of(object: &Object) -> Option<ListGap> {

@@ -95,16 +95,4 @@ impl Tables {
         }
         gone.len() as u64
     }
-
-    fn held_row(&mut self, lease: &Lease) -> Option<&mut LeaseRow> {
-        self.leases.get_mut(&lease.scope).filter(|row| row.owner == lease.owner && row.epoch == lease.epoch)
-    }
-
-    /// Fence of every write: the lease must be held at its epoch.
-    pub(super) fn check_lease(&mut self, lease: &Lease) -> Result<(), StoreError> {
-        if self.held_row(lease).is_some() {
-            return Ok(());
-        }
-        Err(StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch })
-    }
 }

@@ -8,11 +8,12 @@ use cost::CostInterval;
 
 use super::browser_sessions::BrowserSessionTable;
 use super::outcomes::OutcomeTable;
+use crate::StoreError;
 use crate::counters::CounterValues;
 use crate::guardrails::{AuditEntry, Freeze};
 use crate::holds::{HoldRow, HoldState};
 use crate::interruptions::InterruptionRow;
-use crate::lease::{ObservedExtent, Scope};
+use crate::lease::{Lease, ObservedExtent, Scope};
 use crate::listing::ListedInstanceRow;
 use crate::log::{Blob, BlobHash, LogSegment, StoredDecision};
 use crate::offerings::{OfferingKey, OfferingRow};
@@ -157,4 +158,18 @@ pub(super) struct HeartbeatRow {
 /// Whole milliseconds of `duration`.
 pub(super) fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Tables {
+    pub(super) fn held_row(&mut self, lease: &Lease) -> Option<&mut LeaseRow> {
+        self.leases.get_mut(&lease.scope).filter(|row| row.owner == lease.owner && row.epoch == lease.epoch)
+    }
+
+    /// Fence of every write: the lease must be held at its epoch.
+    pub(super) fn check_lease(&mut self, lease: &Lease) -> Result<(), StoreError> {
+        if self.held_row(lease).is_some() {
+            return Ok(());
+        }
+        Err(StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch })
+    }
 }

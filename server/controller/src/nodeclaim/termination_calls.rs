@@ -1,0 +1,92 @@
+//! Calls that a termination consists of: the drain, the termination of the instance, the deletion of the NodeClaim.
+
+use super::managed_claim::CloudRetry;
+use super::{DrainTerms, ManagedClaim, TerminationReason};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::{Effect, Finding, Instruction};
+use model::{ClaimName, Text};
+
+impl ClusterController {
+    /// Instructs the agent to drain the Node of `claim`. Without a Node the instance is terminated,
+    /// unless the snapshot is suspicious.
+    pub(crate) fn drain_node(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        let Some(machine) = self.claims.get(claim) else { return };
+        let Some(terms) = machine.drain_terms() else { return };
+        let DrainTerms { deadline, interrupted: interruption, only_if_empty } = terms;
+        // The agent repeats it in the Events of the pods that it evicts.
+        let reason = Text::from(format!("{}{}", machine.termination_message(), machine.removal_origin()));
+        let provider_id = machine.provider_id().clone();
+        match self.state.node_of_claim(claim).map(|node| node.name.clone()) {
+            Some(node) => {
+                self.claims.get_mut(claim).map(ManagedClaim::record_drain_instruction);
+                let claim = claim.clone();
+                let drain =
+                    Instruction::Drain { claim, node, provider_id, deadline, interruption, only_if_empty, reason };
+                self.instruct(drain, ctx);
+            }
+            None if self.snapshot_suspicious(1, 1, ctx) => {
+                self.retry_later(claim, ctx);
+                self.report_missing_claims(Finding::ClaimsMissing { missing: 1, of: 1 }, ctx);
+            }
+            None if !self.may_terminate_without_node(claim, ctx) => self.retry_later(claim, ctx),
+            None => self.terminate_instance(claim, None, ctx),
+        }
+    }
+
+    /// Terminates the instance of `claim`. `reason` is needed for a machine that is not
+    /// terminating.
+    pub(crate) fn terminate_instance(
+        &mut self,
+        claim: &ClaimName,
+        reason: Option<TerminationReason>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(machine) = self.claims.get_mut(claim) else { return };
+        if !machine.begin_instance_termination(reason, ctx.now) {
+            return;
+        }
+        let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
+        let provider_id = machine.provider_id().clone();
+        ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim: claim.clone(), provider_id });
+    }
+
+    /// Deletes Node and NodeClaim of a machine whose instance is gone, or was never launched.
+    /// `reason` is needed for a machine that is not terminating.
+    pub(crate) fn delete_claim(&mut self, claim: &ClaimName, reason: Option<TerminationReason>, ctx: &mut Context<'_>) {
+        let Some(machine) = self.claims.get_mut(claim) else { return };
+        if !machine.begin_deletion(reason, ctx.now) {
+            return;
+        }
+        let (provider_id, reason) = (machine.provider_id().clone(), machine.termination_message());
+        let node = self.state.node_of_claim(claim).map(|node| node.name.clone());
+        // The NodeClaim may be deleted before its Node, which is then the Node of no machine.
+        if let Some(node) = &node {
+            self.removed_nodes.record(node.clone(), machine, ctx.now);
+        }
+        self.state.mark_for_deletion(claim);
+        self.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, ctx);
+    }
+
+    /// Checks the obstacle again after the retry time.
+    pub(crate) fn retry_later(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
+        let again = ctx.now + ctx.settings.retry_delay;
+        if let Some(machine) = self.claims.get_mut(claim) {
+            machine.postpone(again);
+        }
+    }
+
+    /// Retries the cloud call for `claim` that was refused, or whose instance was unknown, when it
+    /// is due.
+    pub(crate) fn retry_cloud_call(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        let Some(machine) = self.claims.get_mut(claim) else { return };
+        match machine.take_cloud_retry(ctx.now) {
+            Some(CloudRetry::Terminate) => self.terminate_instance(claim, None, ctx),
+            Some(CloudRetry::Describe { attempt }) => {
+                let provider_id = machine.provider_id().clone();
+                let (cluster, claim) = (self.cluster.clone(), claim.clone());
+                ctx.effects.push(Effect::Describe { cluster, claim, attempt, provider_id });
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Launches of the machines of a recorded decision.
+
+use super::plan_assignment::launch_view;
+use crate::cluster_controller::{ClusterController, Context};
+use crate::nodeclaim::StageKind;
+use crate::{Decision, DecisionId, Instruction, PlannedMachine};
+use model::resources::NODES;
+use model::{ClaimName, PoolName, Resources};
+use std::collections::BTreeSet;
+
+impl ClusterController {
+    /// Begins the launches of a durable decision that are still valid; the pods of the others are
+    /// planned again.
+    pub(crate) fn execute_launches(&mut self, decision: &Decision, ctx: &mut Context<'_>) {
+        let awaited: BTreeSet<ClaimName> =
+            self.state.assignments().iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
+        for planned in &decision.launches {
+            let claim = &planned.claim.name;
+            let Some(machine) = self.claims.get(claim) else {
+                self.close_launch(claim, ctx);
+                continue;
+            };
+            if machine.stage() != StageKind::Planned {
+                continue;
+            }
+            let wanted = planned.pods.is_empty() || awaited.contains(claim) || self.state.has_booking(claim);
+            if wanted && self.is_still_valid(decision.id, planned, ctx) {
+                self.claims.get_mut(claim).map(|machine| machine.begin_creation(ctx.now));
+                self.instruct(Instruction::CreateClaim(planned.claim.clone()), ctx);
+            } else {
+                ctx.guardrails.cancel_launch(&self.cluster, claim);
+                self.claims.remove(claim);
+                self.state.forget_claim(claim);
+                self.close_launch(claim, ctx);
+                self.provisioner.replan_displaced_pods(ctx.now);
+            }
+        }
+    }
+
+    /// Whether a planned machine may still be launched.
+    pub(crate) fn is_still_valid(&self, id: DecisionId, planned: &PlannedMachine, ctx: &Context<'_>) -> bool {
+        let claim = &planned.claim.name;
+        let Some(machine) = self.claims.get(claim) else { return false };
+        let Some(revision) = machine.revision() else { return false };
+        let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
+        let order = &planned.launch;
+        view.launchable_pool(&planned.claim.pool, revision).is_some()
+            && view.has_available(&order.options, order.capacity_type, Some(&self.probe_holder(claim)))
+            && self.within_limits(id, &planned.claim.pool)
+    }
+
+    /// Whether the NodePool is within its limits without the machines of this decision, which were
+    /// planned within them.
+    fn within_limits(&self, id: DecisionId, pool: &PoolName) -> bool {
+        let Some(record) = self.state.pool(pool) else { return false };
+        let decided = |claim: &ClaimName| self.claims.get(claim).is_some_and(|machine| machine.decision() == Some(id));
+        let mut used = Resources::new();
+        for claim in self.state.claims().filter(|claim| claim.pool == *pool && !decided(&claim.name)) {
+            used.add(&claim.capacity);
+            used.add(&Resources::from_iter([(NODES, 1)]));
+        }
+        record.pool.limits.iter().all(|(name, limit)| used.get(name) <= limit)
+    }
+}

@@ -1,0 +1,149 @@
+//! What plans of provisioning, of disruption and of holds have in common: the restriction of their input, and the assignment of
+//! their machines and pods.
+
+use super::LaunchView;
+use super::launch_lane::LaneFacts;
+use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::{BackedOffPods, ClusterGuardrails};
+use crate::launch_template::launch_template;
+use crate::nodeclaim::ManagedClaim;
+use crate::order;
+use crate::unavailable_offerings::Probing;
+use crate::{DecisionId, PlannedMachine};
+use cluster::assignments::NOMINATION_WINDOW;
+use cluster::{ClusterState, Target};
+use model::input::PlanningInput;
+use model::plan::{Plan, PlannedNode};
+use model::{ClaimName, ClusterName, NodeName, NodePool, NodeStage, PodKey, Text, Timestamp};
+
+impl ClusterController {
+    /// Excludes what guardrails hold back, and unavailable offerings. Returns the pods for which no machine may be launched.
+    pub(crate) fn restrict_input(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> BackedOffPods {
+        let backed_off = self.exclude_backed_off_pods(input, ctx);
+        self.exclude_frozen_pools(input, ctx);
+        for pool in &mut input.pools {
+            pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Allowed, ctx.now);
+        }
+        backed_off
+    }
+
+    /// Orders, assumes and counts the machines of a plan, and assigns its pods: the number of the decision, its
+    /// launches and its assignments to existing capacity.
+    pub(crate) fn assign_plan(
+        &mut self,
+        input: &PlanningInput,
+        plan: &Plan,
+        ctx: &mut Context<'_>,
+    ) -> (DecisionId, Vec<PlannedMachine>, Vec<(PodKey, NodeName)>) {
+        let id = DecisionId(ctx.next_id());
+        let machines = self.assume_machines(input, plan, id, ctx);
+        self.count_launches(input, &machines, planned_nodes(plan), ctx);
+        let placed = self.assign_placements(input, plan, ctx.now);
+        if !placed.is_empty() {
+            self.nominator.schedule_nominations(ctx.now);
+        }
+        (id, machines, placed)
+    }
+
+    /// Date of the prices of the NodePools that the machines are launched for; `None` without machines.
+    pub(crate) fn price_date(&self, machines: &[PlannedMachine]) -> Option<Text> {
+        let pools = machines.iter().filter_map(|machine| self.state.pool(&machine.claim.pool));
+        pools.filter_map(|record| record.meta.price_date.clone()).next()
+    }
+
+    /// Whether the NodePool has this revision still and may launch the planned machine.
+    pub(crate) fn may_launch(&self, pool: &NodePool, node: &PlannedNode, revision: &Text, ctx: &Context<'_>) -> bool {
+        let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
+        view.launchable_pool(&pool.name, revision).is_some()
+            && view.has_available(&order::launch_options(pool, node), node.capacity_type, None)
+    }
+
+    /// Orders the planned machines, and assumes them with their pods: no other plan places these.
+    fn assume_machines(
+        &mut self,
+        input: &PlanningInput,
+        plan: &Plan,
+        id: DecisionId,
+        ctx: &mut Context<'_>,
+    ) -> Vec<PlannedMachine> {
+        // Machines are assumed before pods are assigned to them, and all before the decision is
+        // recorded.
+        let machines: Vec<PlannedMachine> = planned_nodes(plan)
+            .map(|node| {
+                let (pool, identity) = (&input.pools[node.pool as usize].name, ctx.settings.identity);
+                let name = order::generate_claim_name(&self.cluster, &self.state, pool, identity, || ctx.next_id());
+                let mut machine = order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, name, id);
+                let holder = self.probe_holder(&machine.claim.name);
+                ctx.offerings.take_options(&mut machine.launch.options, node.capacity_type, &holder, ctx.now);
+                let (pool, options) = (&input.pools[node.pool as usize], &machine.launch.options);
+                machine.launch.template = launch_template(&self.state, ctx.settings, pool, &machine.claim, options);
+                machine.launch.lane = self.lane_facts().lane_of(node, input);
+                machine
+            })
+            .collect();
+        for (planned, node) in machines.iter().zip(planned_nodes(plan)) {
+            let pool = &input.pools[node.pool as usize];
+            self.state.assume_claim(order::expected_claim(planned, node, pool, ctx.now));
+            // Pods of a hold do not exist: their places are bookings.
+            let keys = node.pods.iter().map(|pod| input.pods[*pod as usize].key());
+            for key in keys.filter(|key| self.state.pod(key).is_some()).collect::<Vec<_>>() {
+                self.state.assign_pod(key, Target::Claim(planned.claim.name.clone()), None);
+            }
+            let revision = self.state.pool(&pool.name).map(|record| record.revision.clone()).unwrap_or_default();
+            let machine = ManagedClaim::from_decision(planned.clone(), id, revision, ctx.now);
+            self.claims.insert(machine);
+        }
+        machines
+    }
+
+    fn lane_facts(&self) -> LaneFacts<'_> {
+        LaneFacts { state: &self.state, claims: &self.claims, interrupted: &self.interrupted_owners }
+    }
+
+    fn assign_placements(&mut self, input: &PlanningInput, plan: &Plan, now: Timestamp) -> Vec<(PodKey, NodeName)> {
+        let soon = now + NOMINATION_WINDOW;
+        let mut placed = Vec::new();
+        for (pod, node) in &plan.placements {
+            let node = &input.nodes[*node as usize];
+            let claim = match node.stage {
+                NodeStage::InFlight => Some(ClaimName::from(node.name.as_text())),
+                NodeStage::Registered => {
+                    let record = self.state.node(&node.name);
+                    record.and_then(|record| self.state.claim_of_node(record)).map(|claim| claim.name.clone())
+                }
+                NodeStage::Initialized | NodeStage::Deleting => None,
+            };
+            let key = input.pods[*pod as usize].key();
+            if self.state.pod(&key).is_none() {
+                continue;
+            }
+            placed.push((key.clone(), node.name.clone()));
+            match claim {
+                Some(claim) => self.state.assign_pod_to_claim(key, claim, now),
+                None => self.state.assign_pod(key, Target::Node(node.name.clone()), Some(soon)),
+            }
+        }
+        placed
+    }
+}
+
+/// The nodes of a plan that are launched, in order.
+fn planned_nodes(plan: &Plan) -> impl Iterator<Item = &PlannedNode> {
+    plan.nodes.iter().chain(&plan.static_nodes)
+}
+
+pub(super) fn launch_view<'v>(
+    cluster: &'v ClusterName,
+    state: &'v ClusterState,
+    guardrails: &ClusterGuardrails,
+    ctx: &'v Context<'_>,
+) -> LaunchView<'v> {
+    LaunchView {
+        cluster,
+        state,
+        quarantined: guardrails.is_quarantined(),
+        freezes: ctx.guardrails.freezes(),
+        offerings: ctx.offerings,
+        now: ctx.now,
+    }
+}
