@@ -33,10 +33,7 @@ mod workload;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::simulated::SeededRng;
-use cluster::{
-    ClaimRecord, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, Observation, PodPhase,
-    PodRecord,
-};
+use cluster::{ClaimRecord, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, Observation, PodPhase, PodRecord};
 use model::{ClaimName, Millis, NodeName, PodKey, ProviderId, Resources, Text, Timestamp};
 
 pub(crate) use actions::Answer;
