@@ -1,5 +1,5 @@
-//! From a due plan to NodeClaims, with the steps of all parts: request the plan, limit what
-//! arrives, assign its pods, record the decision, check it again, create the NodeClaims.
+//! From a due plan to its decision: request the plan, limit what arrives, assign its pods, have the decision recorded.
+//! `launches` creates the NodeClaims of a recorded decision.
 
 use std::sync::Arc;
 
