@@ -2,8 +2,8 @@
 //!
 //! - What is asked: [`pod_sets`], [`deadline`], read on `request_threads`. How it fails: [`errors`], [`error_info`].
 //! - Quotes ([`quotes`]) and plans that are only shown ([`plans`], [`what_if`]) are made on threads of their own
-//!   ([`threads`], `worker`) from what the task of each cluster hands out (`cluster_facts`). What is quoted again and again is prepared before a
-//!   quote asks for it ([`known_facts`], `refresh`).
+//!   ([`threads`], `worker`) from what the task of each cluster hands out (`cluster_facts`). What is quoted again and again is
+//!   prepared before a quote asks for it ([`known_facts`], `refresh`).
 //! - Holds are rows of the store, which the owner of the cluster gives room to ([`holds`]).
 //! - Odds and times to ready are learned from launches ([`estimates`], [`learning`]).
 

@@ -30,7 +30,7 @@ mod listed_instances;
 pub mod moved_pods;
 mod node_class;
 mod node_room;
-mod observation;
+pub mod observation;
 mod pdb;
 pub mod planning;
 mod pod_placement;

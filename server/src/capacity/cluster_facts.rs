@@ -1,12 +1,13 @@
 //! Asks the task of a cluster for what quotes are made from.
 
+use std::time::Duration;
+
 use super::known_facts::Known;
 use super::service::CapacityApi;
 use super::worker::{AskedCluster, AskedFacts};
 use controller::planning_facts::NoFacts;
 use model::{ClusterName, Text};
 use replica::offerings::region_and_account;
-use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 impl CapacityApi {

@@ -1,5 +1,7 @@
 //! Applies observations, in an order in which each object finds those that it refers to.
 
+use std::collections::BTreeSet;
+
 use super::ClusterState;
 use crate::observation::{ClusterSnapshot, Key, Object, Observation};
 use crate::pod_placement::PodPlacement;
@@ -8,7 +10,6 @@ use crate::successors::PodDemand;
 use crate::target::Target;
 use model::drain::is_disrupted;
 use model::{ClaimName, NodeName, PodKey, PoolName, Text, Timestamp};
-use std::collections::BTreeSet;
 
 impl ClusterState {
     /// Applies an observation. Pod events are dated `now`.

@@ -1,5 +1,7 @@
 //! Machines whose NodeClaim or Node was deleted by hand.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::removal::{
     BlockCause, BulkDeletion, Evidence, GateDecision, NodeState, RemovalConstraints, evaluate_removal,
@@ -7,7 +9,6 @@ use crate::guardrails::removal::{
 use crate::nodeclaim::{DrainTerms, TerminationReason};
 use model::disruption_policy::DisruptionPolicy;
 use model::{ClaimName, MicroUsd, Millis, PoolName, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Interval at which manual removals held by a budget are evaluated again: budgets may have time
 /// windows.

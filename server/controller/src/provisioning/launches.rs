@@ -1,12 +1,13 @@
 //! Launches of the machines of a recorded decision.
 
+use std::collections::BTreeSet;
+
 use super::plan_assignment::launch_view;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::StageKind;
 use crate::{Decision, DecisionId, Instruction, PlannedMachine};
 use model::resources::NODES;
 use model::{ClaimName, PoolName, Resources};
-use std::collections::BTreeSet;
 
 impl ClusterController {
     /// Begins the launches of a durable decision that are still valid; the pods of the others are

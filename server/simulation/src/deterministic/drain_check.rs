@@ -43,8 +43,7 @@ impl SimCluster {
         let used = self.is_in_use(&claim, now) && !has_cause;
         // The server cannot tell a NodeClaim hidden by a list gap from one that the operator removed, and a few of those
         // are drained at once. Such a drain continues after a restart, when the NodeClaim may be visible again.
-        let is_hidden = self.list_gaps.iter().any(|gap| gap.covers(ListGap::Claims))
-            || now.duration_since(self.claims_listed_since) < IN_FLIGHT;
+        let is_hidden = self.covers(ListGap::Claims) || now.duration_since(self.claims_listed_since) < IN_FLIGHT;
         let goes_on = self.ledger.hidden_drains.contains(&claim);
         self.ledger.hidden_drains.extend(is_hidden.then(|| claim.clone()));
         let begins = !drain.only_if_empty || self.cluster.occupant(&node).is_none();
@@ -174,6 +173,11 @@ impl SimCluster {
             .active()
             .filter(mine)
             .any(|entry| cloud.describe(&entry.instance.id).is_ok_and(|instance| is(entry, instance.state)))
+    }
+
+    /// Whether the agent's lists currently lack objects of this kind.
+    pub(super) fn covers(&self, kind: ListGap) -> bool {
+        self.list_gaps.iter().any(|gap| gap.covers(kind))
     }
 }
 

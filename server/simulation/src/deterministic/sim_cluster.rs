@@ -355,11 +355,6 @@ impl SimCluster {
         }
     }
 
-    /// Whether the agent's lists currently lack objects of this kind.
-    pub(super) fn covers(&self, kind: ListGap) -> bool {
-        self.list_gaps.iter().any(|gap| gap.covers(kind))
-    }
-
     /// The object as the API server returns it.
     fn as_served(&self, object: Object) -> Object {
         match object {
