@@ -1,9 +1,11 @@
 //! PodDisruptionBudgets and `karpenter.sh/do-not-disrupt`: which pods cannot be evicted, and why.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::observation::{Key, Object, Observation};
 use super::record::{PodBudgetRecord, PodRecord};
+use super::removal_facts::removal_pod;
 use super::state::ClusterState;
 use model::taints::first_untolerated;
 use model::{NodeName, Taint, Timestamp};
@@ -26,25 +28,24 @@ impl ClusterState {
         self.auxiliary().budgets_of(&pod.key.namespace).filter(|budget| budget.selects(&pod.labels))
     }
 
-    /// Why `pod` cannot be evicted from its node at `now`; `None` when it can (Karpenter: PDB
+    /// Why a drain cannot evict `pod` from its node at `now`; `None` when it can, or leaves it there (Karpenter: PDB
     /// limits).
     #[must_use]
     pub fn eviction_blocker(&self, pod: &PodRecord, now: Timestamp) -> Option<String> {
         if pod.blocks_disruption(now) {
             return Some(format!("pod {} has karpenter.sh/do-not-disrupt", pod.key));
         }
-        let selecting: Vec<&PodBudgetRecord> = self.pod_budgets_of(pod).collect();
-        match selecting.as_slice() {
+        let mut budgets = BTreeMap::new();
+        let facts = removal_pod(self, pod, &mut budgets);
+        match facts.blocking_budgets(&budgets) {
             [] => None,
-            [one] if one.evicts_unhealthy_always && !pod.ready => None,
-            [one] if one.allowed > 0 => None,
             [one] => Some(format!(
-                "PodDisruptionBudget {}/{} blocks the eviction of pod {} (disruptionsAllowed is 0)",
-                one.namespace, one.name, pod.key
+                "PodDisruptionBudget {one} blocks the eviction of pod {} (disruptionsAllowed is 0)",
+                pod.key
             )),
             [one, other, ..] => Some(format!(
-                "pod {} has the PodDisruptionBudgets {} and {}, and pods with more than one are never evicted",
-                pod.key, one.name, other.name
+                "pod {} has the PodDisruptionBudgets {one} and {other}, and pods with more than one are never evicted",
+                pod.key
             )),
         }
     }

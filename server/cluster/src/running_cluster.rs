@@ -7,8 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use super::removal_facts::removal_pod;
 use crate::{ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, PoolRecord};
 use model::input::PlanningInput;
@@ -16,9 +14,10 @@ use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::removal::PodBudget;
 use model::running::{Consolidatable, RunningClaim, RunningCluster, RunningNode, RunningPod};
 use model::{
-    BoundPod, CapacityType, ClaimName, Labels, MicroUsd, Millis, Node, NodeName, Offering, Pod, PodKey, PoolName, Text,
-    Timestamp, VolumeAlternatives,
+    BoundPod, CapacityType, ClaimName, Labels, MicroUsd, Millis, Node, NodeName, NodePool, Offering, Pod, PodKey,
+    PoolName, Text, Timestamp, VolumeAlternatives,
 };
+use rustc_hash::FxHashMap;
 
 /// The nodes of `input`, which is the planning input of `state`, with the pods that consolidation has moved within
 /// `move_interval`. The volumes of their pods are added to `input`.
@@ -84,7 +83,7 @@ impl Reader<'_> {
         let of_node = record.and_then(|record| record.do_not_disrupt);
         RunningNode {
             node: at,
-            price: pool.and_then(|pool| price(pool, &node.labels)).unwrap_or_default(),
+            price: pool.and_then(|pool| price(&pool.pool, &node.labels)).unwrap_or_default(),
             do_not_disrupt: if is_held { Some(DoNotDisrupt::Always) } else { of_node },
             claim: claim.zip(pool).filter(|(claim, _)| claim.ours).map(|(claim, pool)| self.claim(claim, pool, record)),
             recent_move: self.state.recent_move_to(&node.name, self.move_interval, self.now),
@@ -144,17 +143,17 @@ impl Reader<'_> {
 
 /// The price per hour of a node with these labels; `None` when the catalogue of its NodePool has no such
 /// offering. Reserved capacity costs nothing.
-pub fn price(pool: &PoolRecord, labels: &Labels) -> Option<MicroUsd> {
+pub fn price(pool: &NodePool, labels: &Labels) -> Option<MicroUsd> {
     let (kind, zone) = (labels.get(INSTANCE_TYPE)?, labels.get(ZONE)?);
     let capacity_type = labels.get(CAPACITY_TYPE)?;
     if capacity_type.as_ref() == CapacityType::Reserved.as_str() {
         return Some(MicroUsd(0));
     }
-    let found = pool.pool.catalogue.types.binary_search_by(|known| known.name.as_text().cmp(kind)).ok()?;
+    let found = pool.catalogue.types.binary_search_by(|known| known.name.as_text().cmp(kind)).ok()?;
     let of_node = |offering: &&Offering| {
         offering.zone.as_text() == zone && offering.capacity_type.as_str() == capacity_type.as_ref()
     };
-    pool.pool.catalogue.types[found].offerings.iter().find(of_node).map(|offering| offering.price)
+    pool.catalogue.types[found].offerings.iter().find(of_node).map(|offering| offering.price)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use super::provisioning::{InterruptedOwners, PlanNumber, Provisioner};
 use super::region_state::{LazyGuardrails, RegionState};
 use super::search_allowance::SearchAllowance;
 use super::status_reporter::StatusReporter;
+use super::step_view::StepView;
 use super::unavailable_offerings::UnavailableOfferings;
 use super::{Effect, Finding, Instruction, InstructionId, Settings};
 use crate::copy_on_write::CopyOnWrite;
@@ -26,6 +27,7 @@ use model::{ClusterName, Text, Timestamp};
 
 /// What a step of a cluster reads and changes outside of it, and its output.
 pub(super) struct Context<'c> {
+    pub cluster: ClusterName,
     pub settings: &'c Settings,
     pub disabled_guards: &'c DisabledGuards,
     pub offerings: &'c UnavailableOfferings,
@@ -39,8 +41,15 @@ pub(super) struct Context<'c> {
 
 impl<'c> Context<'c> {
     /// The context of a step at `now`. The step sets `locked` when it locks the guardrails.
-    pub fn new(region: &'c RegionState, locked: &'c Cell<bool>, effects: &'c mut Vec<Effect>, now: Timestamp) -> Self {
+    pub fn new(
+        cluster: ClusterName,
+        region: &'c RegionState,
+        locked: &'c Cell<bool>,
+        effects: &'c mut Vec<Effect>,
+        now: Timestamp,
+    ) -> Self {
         Self {
+            cluster,
             settings: region.settings(),
             disabled_guards: region.disabled_guards(),
             offerings: region.offerings(),
@@ -55,6 +64,10 @@ impl<'c> Context<'c> {
     /// Lets other clusters access the guardrails again.
     pub fn release_guardrails(&mut self) {
         self.guardrails = self.region.guardrails(self.locked, self.now);
+    }
+
+    pub fn report_finding(&mut self, finding: Finding) {
+        self.effects.push(Effect::ReportFinding { cluster: self.cluster.clone(), finding });
     }
 
     pub fn next_id(&self) -> u64 {
@@ -93,8 +106,6 @@ pub struct ClusterController {
     pub(crate) unsynced_since: Option<Timestamp>,
     /// Unfinished launches of the previous owner, until the first accepted snapshot.
     pub(crate) recovery: PendingRecovery,
-    /// Until when an operator's confirmation of the agent's snapshot is valid.
-    pub(crate) operator_confirmed_until: Option<Timestamp>,
     /// Last reported finding about missing NodeClaims.
     pub(crate) last_absence_finding: Option<Finding>,
     pub(crate) gc: GarbageCollector,
@@ -171,6 +182,37 @@ impl ClusterController {
         (&mut self.nominator, NominationView { state: &self.state, claims: &self.claims, now })
     }
 
+    /// What parts read.
+    pub(crate) fn step_view(&self, now: Timestamp) -> StepView<'_> {
+        StepView {
+            cluster: &self.cluster,
+            connected: self.connected,
+            state: &self.state,
+            claims: &self.claims,
+            gc: &self.gc,
+            guardrails: &self.guardrails,
+            decisions: &self.decisions,
+            disruption: &self.disruption,
+            holds: &self.holds,
+            cost_records: &self.cost_records,
+            node_classes: &self.node_classes,
+            region: &self.region,
+            now,
+        }
+    }
+
+    /// Lets the status reporter act on a view of the other parts.
+    pub(crate) fn with_status_reporter<R>(
+        &mut self,
+        now: Timestamp,
+        act: impl FnOnce(&mut StatusReporter, &StepView<'_>) -> R,
+    ) -> R {
+        let mut reporter = std::mem::take(&mut self.status_reporter);
+        let result = act(&mut reporter, &self.step_view(now));
+        self.status_reporter = reporter;
+        result
+    }
+
     /// Sends an instruction to the agent; one for a NodeClaim blocks further instructions for it
     /// until answered.
     pub(crate) fn instruct(&mut self, instruction: Instruction, ctx: &mut Context<'_>) {
@@ -180,10 +222,6 @@ impl ClusterController {
         }
         let cluster = self.cluster.clone();
         ctx.effects.push(Effect::Instruct { cluster, id, instruction: Box::new(instruction) });
-    }
-
-    pub(crate) fn report_finding(&self, finding: Finding, ctx: &mut Context<'_>) {
-        ctx.effects.push(Effect::ReportFinding { cluster: self.cluster.clone(), finding });
     }
 
     /// Whether statuses may be written: not in quarantine, and not in shadow mode.

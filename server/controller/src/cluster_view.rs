@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use cost::CostParts;
-
 use super::Decision;
 use super::cluster_controller::ClusterController;
 use super::cost_view::{CostView, NodeRequests};
+use super::external_autoscalers::unmanaged_pools;
 use super::guardrails::GuardrailsView;
-use super::nodeclaim::{ManagedClaim, StageKind};
+use super::nodeclaim::{ManagedClaim, StageKind, unusable_nodes};
+use super::pool_view::pools_view;
 use super::status_reporter::drain_blocked_message;
+use super::step_view::StepView;
 use super::view::{ClusterView, CpuAndMemory, InstanceAnomalies, MachineView, NodeView, PendingPodView, PodOutlook};
 use cluster::{ClusterState, NodeRecord, PodRecord};
+use cost::CostParts;
 use model::{MicroUsd, NodeName, PodKey, Text, Timestamp, labels};
+use rustc_hash::FxHashMap;
 
 impl ClusterController {
     /// The view of the cluster at `now`.
@@ -22,10 +23,10 @@ impl ClusterController {
     pub fn view(&self, now: Timestamp) -> ClusterView {
         let region = Arc::clone(&self.region);
         let guardrails = region.lock_guardrails(now);
-        let shown = self.guardrails_view(&guardrails, region.settings());
-        let pools = self.pools_view(&guardrails, now);
+        let step = self.step_view(now);
+        let (shown, pools) = (step.guardrails_view(&guardrails), pools_view(&guardrails, &step));
         drop(guardrails);
-        ClusterView { pools, ..self.view_of(region.offerings().counts().0, shown, now) }
+        ClusterView { pools, ..self.view_of(region.offerings().counts().0, shown, &step) }
     }
 
     /// The observed state as it is now, which is copied at its next change while it is held.
@@ -43,8 +44,8 @@ impl ClusterController {
         (version, planned, self.guardrails.view_fingerprint(), self.gc.view_version())
     }
 
-    fn view_of(&self, unavailable_offerings: usize, guardrails: GuardrailsView, now: Timestamp) -> ClusterView {
-        let nodes = self.nodes_view(&CostView::new(self, &guardrails, now), now);
+    fn view_of(&self, unavailable_offerings: usize, guardrails: GuardrailsView, step: &StepView<'_>) -> ClusterView {
+        let nodes = nodes_view(&CostView::new(step, &guardrails), step);
         let prices = nodes.iter().filter_map(|node| node.machine.as_ref()?.instance.as_ref());
         ClusterView {
             cluster: self.cluster.clone(),
@@ -55,7 +56,7 @@ impl ClusterController {
             version: self.state.version(),
             pods: self.state.live_pods(),
             pending: self.state.unplaced_pods().filter(|pod| pod.is_provisionable()).count(),
-            pending_pods: self.pending_pods_view(),
+            pending_pods: pending_pods_view(step),
             node_count: self.state.nodes().count(),
             cost: MicroUsd(prices.map(|instance| instance.price.0).sum()),
             nodes,
@@ -68,8 +69,8 @@ impl ClusterController {
             anomalies: self.anomalies(),
             autoscalers: self.state.active_autoscalers().cloned().collect(),
             problems: self.state.problems().collect(),
-            unmanaged_pools: self.unmanaged_pools(),
-            unusable_nodes: self.unusable_nodes(),
+            unmanaged_pools: unmanaged_pools(&self.state),
+            unusable_nodes: unusable_nodes(step),
             counters: self.lifecycle_counter.counters(),
             holds: self.holds.counts(),
             pod_durations: self.pod_durations.durations(),
@@ -85,116 +86,110 @@ impl ClusterController {
             termination_refused: self.claims.iter().filter(|machine| machine.is_termination_refused()).count(),
         }
     }
+}
 
-    /// What blocks the drain of a machine.
-    fn drain_blocker(&self, machine: &ManagedClaim, now: Timestamp) -> Option<Text> {
-        let node = self.state.node_of_claim(machine.name()).filter(|_| machine.stage() == StageKind::Draining)?;
-        drain_blocked_message(&self.state.drain_blockers(&node.name, now)).map(Text::from)
-    }
+/// What blocks the drain of a machine.
+fn drain_blocker(machine: &ManagedClaim, view: &StepView<'_>) -> Option<Text> {
+    let node = view.state.node_of_claim(machine.name()).filter(|_| machine.stage() == StageKind::Draining)?;
+    drain_blocked_message(&view.state.drain_blockers(&node.name, view.now)).map(Text::from)
+}
 
-    /// Unschedulable pods. The latest decision that mentions a pod says why it has no place.
-    fn pending_pods_view(&self) -> Vec<PendingPodView> {
-        let mut unplaced: FxHashMap<&PodKey, (&Arc<Decision>, usize)> = FxHashMap::default();
-        let mut pods = self.state.unplaced_pods().peekable();
-        if pods.peek().is_some() {
-            for decision in self.decisions.recent() {
-                for (index, pod) in decision.unplaced.iter().enumerate() {
-                    unplaced.entry(&pod.pod).or_insert((decision, index));
-                }
+/// Unschedulable pods. The latest decision that mentions a pod says why it has no place.
+fn pending_pods_view(view: &StepView<'_>) -> Vec<PendingPodView> {
+    let mut unplaced: FxHashMap<&PodKey, (&Arc<Decision>, usize)> = FxHashMap::default();
+    let mut pods = view.state.unplaced_pods().peekable();
+    if pods.peek().is_some() {
+        for decision in view.decisions.recent() {
+            for (index, pod) in decision.unplaced.iter().enumerate() {
+                unplaced.entry(&pod.pod).or_insert((decision, index));
             }
         }
-        let outlook = |pod: &PodRecord| match self.state.assignments().get(&pod.key) {
-            Some(assignment) => PodOutlook::Planned(NodeName::from(assignment.target.name().clone())),
-            None => unplaced.get(&pod.key).map_or(PodOutlook::Waiting, |(decision, index)| PodOutlook::Unplaced {
-                decision: Arc::clone(decision),
-                index: *index,
-            }),
-        };
-        let view = |pod: &PodRecord| PendingPodView {
-            pod: pod.key.clone(),
-            uid: pod.uid.clone(),
-            created: pod.created,
-            requests: CpuAndMemory::of(&pod.shape.requests),
-            outlook: outlook(pod),
-        };
-        pods.map(view).collect()
     }
+    let outlook = |pod: &PodRecord| match view.state.assignments().get(&pod.key) {
+        Some(assignment) => PodOutlook::Planned(NodeName::from(assignment.target.name().clone())),
+        None => unplaced.get(&pod.key).map_or(PodOutlook::Waiting, |(decision, index)| PodOutlook::Unplaced {
+            decision: Arc::clone(decision),
+            index: *index,
+        }),
+    };
+    let pending = |pod: &PodRecord| PendingPodView {
+        pod: pod.key.clone(),
+        uid: pod.uid.clone(),
+        created: pod.created,
+        requests: CpuAndMemory::of(&pod.shape.requests),
+        outlook: outlook(pod),
+    };
+    pods.map(pending).collect()
+}
 
-    /// Nodes, and machines without one, by the name that they keep while they exist.
-    fn nodes_view(&self, costs: &CostView<'_>, now: Timestamp) -> Vec<NodeView> {
-        let mut of_node: FxHashMap<&NodeName, &ManagedClaim> = FxHashMap::default();
-        let mut nodes = Vec::new();
-        for machine in self.claims.iter() {
-            match self.state.node_of_claim(machine.name()) {
-                Some(node) => drop(of_node.insert(&node.name, machine)),
-                None => nodes.push(self.machine_without_node(machine, costs, now)),
-            }
-        }
-        nodes.extend(self.state.nodes().map(|node| self.node_view(node, of_node.get(&node.name).copied(), costs, now)));
-        nodes.sort_unstable_by(|one, other| one.id().cmp(other.id()));
-        nodes
-    }
-
-    fn machine_without_node(&self, machine: &ManagedClaim, costs: &CostView<'_>, now: Timestamp) -> NodeView {
-        let claim = self.state.claim(machine.name());
-        let instance = machine.instance();
-        NodeView {
-            name: NodeName::from(machine.name().as_text().clone()),
-            uid: self.claim_uid(machine),
-            provider_id: machine.provider_id().clone(),
-            instance_type: instance.map(|instance| instance.instance_type.as_text().clone()).unwrap_or_default(),
-            zone: instance.map(|instance| instance.zone.as_text().clone()).unwrap_or_default(),
-            capacity_type: instance.map(|instance| instance.capacity_type.as_str().into()).unwrap_or_default(),
-            ready: false,
-            created: claim.and_then(|claim| claim.created),
-            pods: 0,
-            requested: CpuAndMemory::default(),
-            allocatable: claim.map(|claim| CpuAndMemory::of(&claim.allocatable)).unwrap_or_default(),
-            machine: Some(self.machine_view(machine, costs.parts(machine, None), now)),
+/// Nodes, and machines without one, by the name that they keep while they exist.
+fn nodes_view(costs: &CostView<'_>, view: &StepView<'_>) -> Vec<NodeView> {
+    let mut of_node: FxHashMap<&NodeName, &ManagedClaim> = FxHashMap::default();
+    let mut nodes = Vec::new();
+    for machine in view.claims.iter() {
+        match view.state.node_of_claim(machine.name()) {
+            Some(node) => drop(of_node.insert(&node.name, machine)),
+            None => nodes.push(machine_without_node(machine, costs, view)),
         }
     }
+    nodes.extend(view.state.nodes().map(|node| node_view(node, of_node.get(&node.name).copied(), costs, view)));
+    nodes.sort_unstable_by(|one, other| one.id().cmp(other.id()));
+    nodes
+}
 
-    fn node_view(
-        &self,
-        node: &NodeRecord,
-        machine: Option<&ManagedClaim>,
-        costs: &CostView<'_>,
-        now: Timestamp,
-    ) -> NodeView {
-        let label = |key: &str| node.labels.get(key).cloned().unwrap_or_default();
-        let requests = NodeRequests::of(self.state.pods_on(&node.name));
-        let cost = |machine: &ManagedClaim| costs.parts(machine, Some((node, &requests)));
-        NodeView {
-            name: node.name.clone(),
-            uid: machine.map_or_else(|| node.uid.clone(), |machine| self.claim_uid(machine)),
-            machine: machine.map(|machine| self.machine_view(machine, cost(machine), now)),
-            provider_id: node.provider_id.clone(),
-            instance_type: label(labels::INSTANCE_TYPE),
-            zone: label(labels::ZONE),
-            capacity_type: label(labels::CAPACITY_TYPE),
-            ready: node.ready,
-            created: node.created,
-            pods: self.state.non_daemon_pods_on(&node.name),
-            requested: requests.total(),
-            allocatable: CpuAndMemory::of(&node.allocatable),
-        }
+fn machine_without_node(machine: &ManagedClaim, costs: &CostView<'_>, view: &StepView<'_>) -> NodeView {
+    let claim = view.state.claim(machine.name());
+    let instance = machine.instance();
+    NodeView {
+        name: NodeName::from(machine.name().as_text().clone()),
+        uid: claim_uid(machine, view.state),
+        provider_id: machine.provider_id().clone(),
+        instance_type: instance.map(|instance| instance.instance_type.as_text().clone()).unwrap_or_default(),
+        zone: instance.map(|instance| instance.zone.as_text().clone()).unwrap_or_default(),
+        capacity_type: instance.map(|instance| instance.capacity_type.as_str().into()).unwrap_or_default(),
+        ready: false,
+        created: claim.and_then(|claim| claim.created),
+        pods: 0,
+        requested: CpuAndMemory::default(),
+        allocatable: claim.map(|claim| CpuAndMemory::of(&claim.allocatable)).unwrap_or_default(),
+        machine: Some(machine_view(machine, costs.parts(machine, None), view)),
     }
+}
 
-    fn claim_uid(&self, machine: &ManagedClaim) -> Text {
-        self.state.claim(machine.name()).map(|claim| claim.uid.clone()).unwrap_or_default()
+fn node_view(node: &NodeRecord, machine: Option<&ManagedClaim>, costs: &CostView<'_>, view: &StepView<'_>) -> NodeView {
+    let label = |key: &str| node.labels.get(key).cloned().unwrap_or_default();
+    let requests = NodeRequests::of(view.state.pods_on(&node.name));
+    let cost = |machine: &ManagedClaim| costs.parts(machine, Some((node, &requests)));
+    NodeView {
+        name: node.name.clone(),
+        uid: machine.map_or_else(|| node.uid.clone(), |machine| claim_uid(machine, view.state)),
+        machine: machine.map(|machine| machine_view(machine, cost(machine), view)),
+        provider_id: node.provider_id.clone(),
+        instance_type: label(labels::INSTANCE_TYPE),
+        zone: label(labels::ZONE),
+        capacity_type: label(labels::CAPACITY_TYPE),
+        ready: node.ready,
+        created: node.created,
+        pods: view.state.non_daemon_pods_on(&node.name),
+        requested: requests.total(),
+        allocatable: CpuAndMemory::of(&node.allocatable),
     }
+}
 
-    fn machine_view(&self, machine: &ManagedClaim, cost: CostParts, now: Timestamp) -> MachineView {
-        MachineView {
-            claim: machine.name().clone(),
-            node: self.state.node_of_claim(machine.name()).map(|node| node.name.clone()),
-            pool: machine.pool().clone(),
-            stage: machine.stage(),
-            since: machine.since(),
-            instance: machine.instance().cloned(),
-            blocked: self.drain_blocker(machine, now),
-            cost,
-            termination_reason: machine.termination_reason().map(|reason| Text::from(reason.to_string())),
-        }
+fn claim_uid(machine: &ManagedClaim, state: &ClusterState) -> Text {
+    state.claim(machine.name()).map(|claim| claim.uid.clone()).unwrap_or_default()
+}
+
+fn machine_view(machine: &ManagedClaim, cost: CostParts, view: &StepView<'_>) -> MachineView {
+    MachineView {
+        claim: machine.name().clone(),
+        node: view.state.node_of_claim(machine.name()).map(|node| node.name.clone()),
+        pool: machine.pool().clone(),
+        stage: machine.stage(),
+        since: machine.since(),
+        instance: machine.instance().cloned(),
+        blocked: drain_blocker(machine, view),
+        cost,
+        termination_reason: machine.termination_reason().map(|reason| Text::from(reason.to_string())),
     }
 }

@@ -3,14 +3,15 @@
 use std::hash::{Hash, Hasher};
 
 use cost::{CostedMachine, ObservedMachine};
-use model::{Millis, Timestamp};
+use model::{ClusterName, Millis, Timestamp};
 use rustc_hash::FxHasher;
 
 use crate::Effect;
 use crate::cluster_controller::{ClusterController, Context};
-use crate::cost_records::{FIRST_WRITE_WITHIN, Observed};
+use crate::cost_records::{CostRecords, FIRST_WRITE_WITHIN, Observed};
 use crate::cost_view::{CostView, NodeRequests};
 use crate::nodeclaim::{ManagedClaim, StageKind};
+use crate::step_view::StepView;
 
 impl ClusterController {
     /// Observes what machines cost if it is time for it, and writes it. Before the first accepted snapshot not all machines are
@@ -18,7 +19,7 @@ impl ClusterController {
     pub(crate) fn record_costs(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now;
         if self.cost_records.is_new() && self.is_ready() {
-            self.cost_records.begin(now + self.first_write_delay());
+            self.cost_records.begin(now + first_write_delay(&self.cluster));
         } else if self.next_cost_wakeup().is_none_or(|at| at > now) {
             return;
         }
@@ -37,54 +38,58 @@ impl ClusterController {
         self.cost_records.observation_due(self.state.version(), self.claims.stage_fingerprint())
     }
 
-    /// Clusters that a process acquires together do not write together.
-    fn first_write_delay(&self) -> Millis {
-        let mut hasher = FxHasher::default();
-        self.cluster.hash(&mut hasher);
-        let seconds = hasher.finish() % FIRST_WRITE_WITHIN.as_secs().unsigned_abs();
-        Millis::from_secs(i64::try_from(seconds).unwrap_or_default())
-    }
-
     fn observed_machines(&self, ctx: &mut Context<'_>) -> Vec<ObservedMachine> {
-        let guardrails = self.guardrails_view(&ctx.guardrails, ctx.settings);
+        let view = self.step_view(ctx.now);
+        let guardrails = view.guardrails_view(&ctx.guardrails);
         ctx.release_guardrails();
-        let costs = CostView::new(self, &guardrails, ctx.now);
+        let costs = CostView::new(&view, &guardrails);
         let runs = |machine: &&ManagedClaim| machine.stage() != StageKind::Deleting;
         let observed = self.claims.iter().filter(runs).filter_map(|machine| {
             let node = self.state.node_of_claim(machine.name());
             let requests = node.map(|node| NodeRequests::of(self.state.pods_on(&node.name)));
             let parts = costs.parts(machine, node.zip(requests.as_ref()));
-            Some(ObservedMachine { machine: self.costed(machine)?, since: self.known_since(machine, ctx.now), parts })
+            Some(ObservedMachine {
+                machine: costed(machine, view.cost_records)?,
+                since: known_since(machine, &view),
+                parts,
+            })
         });
         observed.collect()
     }
+}
 
-    fn costed(&self, machine: &ManagedClaim) -> Option<CostedMachine> {
-        let instance = machine.instance()?;
-        let removed_by = self.cost_records.removed_by(machine.name()).filter(|_| machine.stage().is_terminating());
-        Some(CostedMachine {
-            claim: machine.name().clone(),
-            pool: machine.pool().clone(),
-            provider_id: machine.provider_id().clone(),
-            instance_type: instance.instance_type.clone(),
-            zone: instance.zone.clone(),
-            capacity_type: instance.capacity_type,
-            price: instance.price,
-            launched_by: machine.decision().map(|decision| decision.0),
-            removed_by,
-            moved: self.cost_records.moved(machine.name()).to_vec(),
-        })
-    }
+/// Clusters that a process acquires together do not write together.
+fn first_write_delay(cluster: &ClusterName) -> Millis {
+    let mut hasher = FxHasher::default();
+    cluster.hash(&mut hasher);
+    let seconds = hasher.finish() % FIRST_WRITE_WITHIN.as_secs().unsigned_abs();
+    Millis::from_secs(i64::try_from(seconds).unwrap_or_default())
+}
 
-    /// Since when a machine costs something, if it is observed for the first time. One that an earlier owner launched after
-    /// its last write is charged since its NodeClaim was created, a few seconds before.
-    fn known_since(&self, machine: &ManagedClaim, now: Timestamp) -> Timestamp {
-        let first = if machine.stage() == StageKind::Launched { machine.since() } else { now };
-        let created = self.state.claim(machine.name()).and_then(|claim| claim.created);
-        let is_of_earlier_owner =
-            |at: &Timestamp| machine.decision().is_none() && self.cost_records.is_after_restored(*at);
-        created.filter(is_of_earlier_owner).map_or(first, |at| at.min(first))
-    }
+fn costed(machine: &ManagedClaim, records: &CostRecords) -> Option<CostedMachine> {
+    let instance = machine.instance()?;
+    let removed_by = records.removed_by(machine.name()).filter(|_| machine.stage().is_terminating());
+    Some(CostedMachine {
+        claim: machine.name().clone(),
+        pool: machine.pool().clone(),
+        provider_id: machine.provider_id().clone(),
+        instance_type: instance.instance_type.clone(),
+        zone: instance.zone.clone(),
+        capacity_type: instance.capacity_type,
+        price: instance.price,
+        launched_by: machine.decision().map(|decision| decision.0),
+        removed_by,
+        moved: records.moved(machine.name()).to_vec(),
+    })
+}
+
+/// Since when a machine costs something, if it is observed for the first time. One that an earlier owner launched after
+/// its last write is charged since its NodeClaim was created, a few seconds before.
+fn known_since(machine: &ManagedClaim, view: &StepView<'_>) -> Timestamp {
+    let first = if machine.stage() == StageKind::Launched { machine.since() } else { view.now };
+    let created = view.state.claim(machine.name()).and_then(|claim| claim.created);
+    let is_of_earlier_owner = |at: &Timestamp| machine.decision().is_none() && view.cost_records.is_after_restored(*at);
+    created.filter(is_of_earlier_owner).map_or(first, |at| at.min(first))
 }
 
 #[cfg(test)]

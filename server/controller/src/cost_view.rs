@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use cost::{CostCause, CostParts, NodePhase, NodeUse, ResourceUse, split};
 use model::disruption_plan::{Block, BlockCode};
 use model::disruption_policy::{ConsolidationPolicy, DisruptionReason};
-use model::{NodeName, PoolName, Timestamp, resources};
+use model::{NodeName, PoolName, resources};
 
-use crate::cluster_controller::ClusterController;
 use crate::guardrails::{GuardrailsView, Mode};
 use crate::nodeclaim::{ManagedClaim, StageKind};
+use crate::step_view::StepView;
 use crate::view::CpuAndMemory;
 use cluster::{NodeRecord, PodRecord};
 
 /// What all machines of the cluster are judged by.
 pub(crate) struct CostView<'c> {
-    controller: &'c ClusterController,
+    view: &'c StepView<'c>,
     /// Requests of pods of the cluster of which none is greater than another one in both resources: a pod fits into free room
     /// if one of these does.
     smallest: Vec<CpuAndMemory>,
@@ -23,7 +23,6 @@ pub(crate) struct CostView<'c> {
     held: BTreeMap<NodeName, CpuAndMemory>,
     is_blocked: bool,
     machines: BTreeMap<&'c PoolName, usize>,
-    now: Timestamp,
 }
 
 /// Requests of the pods of a node.
@@ -54,8 +53,8 @@ impl NodeRequests {
 }
 
 impl<'c> CostView<'c> {
-    pub(crate) fn new(controller: &'c ClusterController, guardrails: &GuardrailsView, now: Timestamp) -> Self {
-        let state = &controller.state;
+    pub(crate) fn new(view: &'c StepView<'c>, guardrails: &GuardrailsView) -> Self {
+        let state = view.state;
         let mut held = BTreeMap::<NodeName, CpuAndMemory>::new();
         for (booking, pods) in state.open_bookings().into_iter().filter(|(_, pods)| *pods > 0) {
             let one = CpuAndMemory::of(&booking.shape.requests);
@@ -71,12 +70,11 @@ impl<'c> CostView<'c> {
             || guardrails.frozen.is_some()
             || guardrails.circuit_breaker.is_some()
             || guardrails.held_removals.is_some();
-        let is_synced = controller.connected && state.is_synced();
-        let is_off = !controller.region.settings().consolidation.is_enabled;
+        let is_off = !view.settings().consolidation.is_enabled;
         let mut machines = BTreeMap::new();
-        controller.claims.iter().for_each(|machine| *machines.entry(machine.pool()).or_default() += 1);
-        let is_blocked = is_shadow || is_stopped || !is_synced || is_off;
-        Self { controller, smallest: smallest(requests), held, is_blocked, machines, now }
+        view.claims.iter().for_each(|machine| *machines.entry(machine.pool()).or_default() += 1);
+        let is_blocked = is_shadow || is_stopped || !view.is_ready() || is_off;
+        Self { view, smallest: smallest(requests), held, is_blocked, machines }
     }
 
     /// What the price of a machine is spent on; nothing before its launch.
@@ -102,7 +100,7 @@ impl<'c> CostView<'c> {
         // Names of devices have the domain of their plugin.
         for (device, allocatable) in node.allocatable.iter().filter(|(name, amount)| name.contains('/') && *amount > 0)
         {
-            let pods = self.controller.state.pods_on(&node.name).filter(|pod| pod.is_workload());
+            let pods = self.view.state.pods_on(&node.name).filter(|pod| pod.is_workload());
             let workload = pods.map(|pod| pod.shape.requests.get(device)).sum();
             uses.push(ResourceUse { workload, allocatable, ..ResourceUse::default() });
         }
@@ -111,7 +109,7 @@ impl<'c> CostView<'c> {
     fn phase(&self, machine: &ManagedClaim, node: Option<(&NodeRecord, &NodeRequests)>) -> NodePhase {
         let is_leaving = machine.termination_reason().is_some()
             || matches!(machine.stage(), StageKind::Draining | StageKind::Terminating | StageKind::Deleting)
-            || self.controller.state.is_marked_for_deletion(machine.name())
+            || self.view.state.is_marked_for_deletion(machine.name())
             || node.is_some_and(|(node, _)| node.deleting);
         match node {
             _ if is_leaving => NodePhase::Leaving,
@@ -130,7 +128,7 @@ impl<'c> CostView<'c> {
         if self.is_blocked || self.is_kept_by_pool(machine, node) || self.is_protected(node) {
             return CostCause::Blocked;
         }
-        match self.controller.disruption.consolidation.planned_blocks.of_node(&node.name) {
+        match self.view.disruption.consolidation.planned_blocks.of_node(&node.name) {
             Some(blocks) => cause_of_all(blocks),
             None if self.is_kept_by_pods(node) => CostCause::Blocked,
             None => CostCause::Unexplained,
@@ -139,15 +137,15 @@ impl<'c> CostView<'c> {
 
     /// Whether a pod of the node may not be evicted, or was moved too lately to be moved again.
     fn is_kept_by_pods(&self, node: &NodeRecord) -> bool {
-        let state = &self.controller.state;
-        let interval = self.controller.region.settings().consolidation.move_interval;
-        state.pods_on(&node.name).any(|pod| state.eviction_blocker(pod, self.now).is_some())
-            || state.recent_move_to(&node.name, interval, self.now).is_some()
+        let state = self.view.state;
+        let interval = self.view.settings().consolidation.move_interval;
+        state.pods_on(&node.name).any(|pod| state.eviction_blocker(pod, self.view.now).is_some())
+            || state.recent_move_to(&node.name, interval, self.view.now).is_some()
     }
 
     /// Whether the disruption settings of its NodePool keep the node now.
     fn is_kept_by_pool(&self, machine: &ManagedClaim, node: &NodeRecord) -> bool {
-        let state = &self.controller.state;
+        let state = self.view.state;
         let Some(pool) = state.pool(machine.pool()) else { return false };
         let policy = &pool.disruption;
         let is_empty = state.non_daemon_pods_on(&node.name) == 0;
@@ -155,15 +153,15 @@ impl<'c> CostView<'c> {
             (true, _) => (DisruptionReason::Empty, false),
             (false, policy) => (DisruptionReason::Underutilized, policy == ConsolidationPolicy::WhenEmpty),
         };
-        let since = state.last_pod_event(&node.name).unwrap_or(self.now);
-        let waits = policy.consolidatable_from(since).is_none_or(|from| from > self.now);
+        let since = state.last_pod_event(&node.name).unwrap_or(self.view.now);
+        let waits = policy.consolidatable_from(since).is_none_or(|from| from > self.view.now);
         let machines = self.machines.get(machine.pool()).copied().unwrap_or_default();
-        is_excluded || waits || policy.allowance(reason, machines, 0, self.now) == 0
+        is_excluded || waits || policy.allowance(reason, machines, 0, self.view.now) == 0
     }
 
     fn is_protected(&self, node: &NodeRecord) -> bool {
-        let mut pods = self.controller.state.pods_on(&node.name);
-        node.blocks_disruption(self.now) || pods.any(|pod| pod.blocks_disruption(self.now))
+        let mut pods = self.view.state.pods_on(&node.name);
+        node.blocks_disruption(self.view.now) || pods.any(|pod| pod.blocks_disruption(self.view.now))
     }
 
     /// Whether some pod of the cluster would fit into the free room, by what it requests. True for a cluster without pods.

@@ -7,16 +7,14 @@
 //! A pod for which Cluster Autoscaler triggered a scale-up is planned only after a hold time
 //! ([`Provisioner::plan_released_pods`](crate::provisioning::Provisioner::plan_released_pods)).
 
-use super::cluster_controller::ClusterController;
+use cluster::ClusterState;
 use model::{PoolName, Text};
 
-impl ClusterController {
-    /// NodePools that are not managed, and why.
-    pub(crate) fn unmanaged_pools(&self) -> Vec<(PoolName, Text)> {
-        let pools = self.state.pools();
-        let left = pools.filter_map(|pool| Some((pool.pool.name.clone(), self.state.unmanaged_reason(pool)?)));
-        left.collect()
-    }
+/// NodePools that are not managed, and why.
+pub(crate) fn unmanaged_pools(state: &ClusterState) -> Vec<(PoolName, Text)> {
+    let pools = state.pools();
+    let left = pools.filter_map(|pool| Some((pool.pool.name.clone(), state.unmanaged_reason(pool)?)));
+    left.collect()
 }
 
 #[cfg(test)]

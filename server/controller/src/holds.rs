@@ -17,7 +17,7 @@ pub mod hold;
 pub(crate) mod ledger;
 mod planning;
 mod reconcile;
-mod strangers;
+pub(crate) mod strangers;
 
 pub use cluster::{HOLD, HoldId};
 pub use hold::{CapacityHold, HeldPods, HoldCounts, HoldEnd, HoldKind, HoldPlace, HoldStatus};

@@ -71,6 +71,7 @@ pub mod search_allowance;
 mod settings;
 pub mod status;
 mod status_reporter;
+mod step_view;
 pub mod unavailable_offerings;
 pub mod view;
 

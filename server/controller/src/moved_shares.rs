@@ -2,36 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use cost::{MovedShare, SavingDecision};
-use model::resources::PODS;
-use model::{ClaimName, PodKey, Resources, Timestamp};
-
 use crate::cluster_controller::{ClusterController, Context};
+use crate::cost_records::CostRecords;
 use crate::disruption::CONSOLIDATION;
 use crate::{Decision, MethodReason};
 use cluster::{ClusterState, DecidedMoves, MovedPart, PodRecord};
+use cost::{MovedShare, SavingDecision};
+use model::resources::PODS;
+use model::{ClaimName, PodKey, Resources, Timestamp};
 
 /// A whole in parts per million.
 const WHOLE: i128 = 1_000_000;
 
 impl ClusterController {
-    /// What the removal of a machine by `decision` moves; `None` if nothing need be known of it.
-    pub(crate) fn moves_of_removal(
-        &self,
-        claim: &ClaimName,
-        (reason, decision): (MethodReason, SavingDecision),
-        now: Timestamp,
-    ) -> Option<DecidedMoves> {
-        let moves = if reason == CONSOLIDATION {
-            // A machine that is replaced first goes by the decision that launches for it.
-            let saving = self.cost_records.removed_by(claim).unwrap_or(decision);
-            self.state.moves_of(claim, Some(saving), now)
-        } else {
-            self.state.moved_again_by_drain_of(claim, now)
-        };
-        Some(moves).filter(|moves| !moves.is_empty())
-    }
-
     /// Records what the drain of a machine for another reason than consolidation moves again.
     pub(crate) fn record_pods_moved_again(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
         if self.state.is_drain_recorded(claim) {
@@ -51,6 +34,24 @@ impl ClusterController {
             self.cost_records.note_launch(machine.claim.name.clone(), moved, decision);
         }
     }
+}
+
+/// What the removal of a machine by `decision` moves; `None` if nothing need be known of it.
+pub(crate) fn moves_of_removal(
+    claim: &ClaimName,
+    (reason, decision): (MethodReason, SavingDecision),
+    now: Timestamp,
+    cost_records: &CostRecords,
+    state: &ClusterState,
+) -> Option<DecidedMoves> {
+    let moves = if reason == CONSOLIDATION {
+        // A machine that is replaced first goes by the decision that launches for it.
+        let saving = cost_records.removed_by(claim).unwrap_or(decision);
+        state.moves_of(claim, Some(saving), now)
+    } else {
+        state.moved_again_by_drain_of(claim, now)
+    };
+    Some(moves).filter(|moves| !moves.is_empty())
 }
 
 /// The shares of what these pods request by the decisions that have moved them. The share of a pod is the greatest of its shares

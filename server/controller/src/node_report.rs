@@ -15,13 +15,16 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::cluster_controller::{ClusterController, Context};
+use crate::nodeclaim::unusable_reason;
+use crate::step_view::StepView;
 use crate::view::CpuAndMemory;
 use blocks::{ClusterBlocks, LiveBlocks};
-use cluster::{NodeRecord, PodRecord};
+use cluster::{ClusterState, NodeRecord, PodRecord};
 use model::disruption_plan::{Block, BlockCode};
 use model::removal::RemovalReason;
 use model::{ClaimName, MicroUsd, NodeName, PodKey, PoolName, Text, Timestamp};
 pub use removed_nodes::RemovedNode;
+use removed_nodes::RemovedNodes;
 
 /// Why a node is there, or why it went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,81 +111,81 @@ pub(crate) struct NodeBlocks {
 }
 
 impl ClusterController {
-    /// What blocks those of `nodes` that this server manages and that stay.
-    pub(crate) fn blocks_of_nodes(&self, nodes: &[&NodeRecord], ctx: &Context<'_>) -> Vec<NodeBlocks> {
-        let cluster = ClusterBlocks::new(self, ctx);
-        let of_node = |node: &&NodeRecord| {
-            let blocks = LiveBlocks::new(self, &cluster, node, ctx);
-            let candidate = blocks.managed.filter(|candidate| !blocks.view.is_leaving(candidate.claim))?;
-            let consolidates = candidate.pool.disruption.consolidate_after.is_some();
-            Some(NodeBlocks { claim: candidate.claim.name.clone(), consolidates, verdicts: blocks.verdicts() })
-        };
-        nodes.iter().filter_map(of_node).collect()
-    }
-
     /// Why the Node of this name, or the Node of the NodeClaim of this name, is there, or why it went.
     #[must_use]
     pub fn node_report(&self, name: &str, now: Timestamp) -> NodeReport {
         let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
-        let ctx = Context::new(&region, &locked, &mut effects, now);
+        let ctx = Context::new(self.cluster.clone(), &region, &locked, &mut effects, now);
         let by_claim = || self.state.node_of_claim(&ClaimName::from(name));
         let node = match self.state.node(&NodeName::from(name)).or_else(by_claim) {
-            Some(node) => ReportedNode::Present(Box::new(self.present_node(node, &ctx))),
-            None => self.absent_node(name),
+            Some(node) => ReportedNode::Present(Box::new(present_node(node, &self.step_view(now), &ctx))),
+            None => absent_node(name, &self.removed_nodes, &self.step_view(now)),
         };
         NodeReport { at: now, node }
     }
+}
 
-    fn absent_node(&self, name: &str) -> ReportedNode {
-        let claim = ClaimName::from(name);
-        if let Some(machine) = self.claims.get(&claim) {
-            let leaves = machine.termination_reason().map(|reason| Text::from(reason.to_string()));
-            let message = format!("has no Node yet (stage {:?})", machine.stage());
-            let by = vec![Block::new(BlockCode::NotInitialized, format!("NodeClaim/{claim}"), message)];
-            let evidence = Text::from("it is being launched");
-            return ReportedNode::Present(Box::new(PresentNode {
-                name: NodeName::from(name),
-                pool: Some(machine.pool().clone()),
-                price: self.claims.price_of(&claim),
-                claim: Some(claim),
-                leaves,
-                verdicts: vec![Verdict { reason: RemovalReason::Underutilized, evidence, by }],
-                planned_at: self.disruption.consolidation.planned_blocks.at(),
-                ..PresentNode::default()
-            }));
-        }
-        match self.removed_nodes.get(name) {
-            Some(removed) => ReportedNode::Removed(removed.clone()),
-            None => ReportedNode::Unknown(self.state.nodes().map(|node| node.name.clone()).collect()),
-        }
+/// What blocks those of `nodes` that this server manages and that stay.
+pub(crate) fn blocks_of_nodes(nodes: &[&NodeRecord], view: &StepView<'_>, ctx: &Context<'_>) -> Vec<NodeBlocks> {
+    let cluster = ClusterBlocks::new(view, ctx);
+    let of_node = |node: &&NodeRecord| {
+        let blocks = LiveBlocks::new(view, &cluster, node, ctx);
+        let candidate = blocks.managed.filter(|candidate| !blocks.view.is_leaving(candidate.claim))?;
+        let consolidates = candidate.pool.disruption.consolidate_after.is_some();
+        Some(NodeBlocks { claim: candidate.claim.name.clone(), consolidates, verdicts: blocks.verdicts() })
+    };
+    nodes.iter().filter_map(of_node).collect()
+}
+
+fn absent_node(name: &str, removed: &RemovedNodes, view: &StepView<'_>) -> ReportedNode {
+    let claim = ClaimName::from(name);
+    if let Some(machine) = view.claims.get(&claim) {
+        let leaves = machine.termination_reason().map(|reason| Text::from(reason.to_string()));
+        let message = format!("has no Node yet (stage {:?})", machine.stage());
+        let by = vec![Block::new(BlockCode::NotInitialized, format!("NodeClaim/{claim}"), message)];
+        let evidence = Text::from("it is being launched");
+        return ReportedNode::Present(Box::new(PresentNode {
+            name: NodeName::from(name),
+            pool: Some(machine.pool().clone()),
+            price: view.claims.price_of(&claim),
+            claim: Some(claim),
+            leaves,
+            verdicts: vec![Verdict { reason: RemovalReason::Underutilized, evidence, by }],
+            planned_at: view.disruption.consolidation.planned_blocks.at(),
+            ..PresentNode::default()
+        }));
     }
-
-    fn running_pods(&self, node: &NodeName) -> Vec<NodePod> {
-        let pods = self.state.pods_on(node).filter(|pod| !pod.is_terminal());
-        let mut running: Vec<NodePod> = pods.map(NodePod::of).collect();
-        running.sort_unstable_by(|one, other| one.key.cmp(&other.key));
-        running
+    match removed.get(name) {
+        Some(removed) => ReportedNode::Removed(removed.clone()),
+        None => ReportedNode::Unknown(view.state.nodes().map(|node| node.name.clone()).collect()),
     }
+}
 
-    fn present_node(&self, node: &NodeRecord, ctx: &Context<'_>) -> PresentNode {
-        let claim = self.state.claim_of_node(node);
-        let machine = claim.and_then(|claim| self.claims.get(&claim.name));
-        let leaves = machine.and_then(|machine| machine.termination_reason()).map(|why| Text::from(why.to_string()));
-        let deleted = || node.deleting.then(|| Text::from("the Node was deleted in the cluster"));
-        let cluster = ClusterBlocks::new(self, ctx);
-        let blocks = LiveBlocks::new(self, &cluster, node, ctx);
-        PresentNode {
-            name: node.name.clone(),
-            claim: claim.map(|claim| claim.name.clone()),
-            pool: claim.map(|claim| claim.pool.clone()),
-            price: claim.map(|claim| self.claims.price_of(&claim.name)).unwrap_or_default(),
-            pods: self.state.non_daemon_pods_on(&node.name),
-            running: self.running_pods(&node.name),
-            leaves: leaves.or_else(deleted),
-            unusable: self.unusable_reason(node),
-            verdicts: blocks.verdicts(),
-            expires: blocks.expires(),
-            planned_at: self.disruption.consolidation.planned_blocks.at(),
-        }
+fn running_pods(node: &NodeName, state: &ClusterState) -> Vec<NodePod> {
+    let pods = state.pods_on(node).filter(|pod| !pod.is_terminal());
+    let mut running: Vec<NodePod> = pods.map(NodePod::of).collect();
+    running.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+    running
+}
+
+fn present_node(node: &NodeRecord, view: &StepView<'_>, ctx: &Context<'_>) -> PresentNode {
+    let claim = view.state.claim_of_node(node);
+    let machine = claim.and_then(|claim| view.claims.get(&claim.name));
+    let leaves = machine.and_then(|machine| machine.termination_reason()).map(|why| Text::from(why.to_string()));
+    let deleted = || node.deleting.then(|| Text::from("the Node was deleted in the cluster"));
+    let cluster = ClusterBlocks::new(view, ctx);
+    let blocks = LiveBlocks::new(view, &cluster, node, ctx);
+    PresentNode {
+        name: node.name.clone(),
+        claim: claim.map(|claim| claim.name.clone()),
+        pool: claim.map(|claim| claim.pool.clone()),
+        price: claim.map(|claim| view.claims.price_of(&claim.name)).unwrap_or_default(),
+        pods: view.state.non_daemon_pods_on(&node.name),
+        running: running_pods(&node.name, view.state),
+        leaves: leaves.or_else(deleted),
+        unusable: unusable_reason(node, view),
+        verdicts: blocks.verdicts(),
+        expires: blocks.expires(),
+        planned_at: view.disruption.consolidation.planned_blocks.at(),
     }
 }

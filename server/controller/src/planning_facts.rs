@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Mode;
+use crate::guardrails::enforcement::freeze_of_launches;
 use crate::unavailable_offerings::Probing;
 use cluster::ClusterState;
 use model::input::{PlanningInput, Policy};
@@ -115,7 +116,7 @@ impl ClusterController {
             return Err(NoFacts::NotSynced);
         }
         let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
-        let ctx = Context::new(&region, &locked, &mut effects, now);
+        let ctx = Context::new(self.cluster.clone(), &region, &locked, &mut effects, now);
         let key = self.facts_key(&ctx);
         if known == Some(&key) {
             return Err(NoFacts::Unchanged);
@@ -129,7 +130,7 @@ impl ClusterController {
         let of_pool = |pool: &model::NodePool| PoolFacts {
             catalogue: ctx.offerings.mask_catalogue(self.state.launch_catalogue(pool), Probing::Excluded, ctx.now),
             // A block of the whole cluster says it once for all of them.
-            freeze: if launch_block.is_some() { None } else { self.freeze_of_launches(&pool.name, ctx) },
+            freeze: if launch_block.is_some() { None } else { freeze_of_launches(&pool.name, ctx) },
         };
         let pools = self.state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
         FactsKey { version: Some(self.state.version()), launch_block, pools }

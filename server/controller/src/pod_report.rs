@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::cluster_controller::ClusterController;
 use crate::decision::{Decision, DecisionId};
+use crate::step_view::StepView;
 use crate::view::{CpuAndMemory, PendingPodView, PodOutlook};
 use cluster::PodRecord;
 use model::{NodeName, PodKey, Text, Timestamp};
@@ -52,6 +53,7 @@ impl ClusterController {
     /// Where the pod `key` is, or why it has no place.
     #[must_use]
     pub fn pod_report(&self, key: &PodKey, now: Timestamp) -> PodReport {
+        let view = self.step_view(now);
         let Some(pod) = self.state.pod(key) else {
             let same = self.state.pods().filter(|pod| pod.key.namespace == key.namespace);
             let names = same.map(|pod| pod.key.name.clone()).take(NAMES_SHOWN).collect();
@@ -60,62 +62,63 @@ impl ClusterController {
         let decision = self.decisions.recent().find_map(|decision| about(decision, key));
         let pod = match &pod.node {
             Some(node) => ReportedPod::Bound { node: node.clone(), decision },
-            None => {
-                ReportedPod::Pending { reasons: self.waits(pod), pod: Box::new(self.pending_pod_report(pod)), decision }
-            }
+            None => ReportedPod::Pending {
+                reasons: waits(pod, &view),
+                pod: Box::new(pending_pod_report(pod, &view)),
+                decision,
+            },
         };
         PodReport { at: now, pod }
     }
+}
 
-    fn pending_pod_report(&self, pod: &PodRecord) -> PendingPodView {
-        let unplaced = |decision: &Arc<Decision>| {
-            let index = decision.unplaced.iter().position(|unplaced| unplaced.pod == pod.key)?;
-            Some(PodOutlook::Unplaced { decision: Arc::clone(decision), index })
-        };
-        let outlook = match self.state.assignments().get(&pod.key) {
-            Some(assignment) => PodOutlook::Planned(NodeName::from(assignment.target.name().clone())),
-            None => self.decisions.recent().find_map(unplaced).unwrap_or(PodOutlook::Waiting),
-        };
-        PendingPodView {
-            pod: pod.key.clone(),
-            uid: pod.uid.clone(),
-            created: pod.created,
-            requests: CpuAndMemory::of(&pod.shape.requests),
-            outlook,
-        }
+fn pending_pod_report(pod: &PodRecord, view: &StepView<'_>) -> PendingPodView {
+    let unplaced = |decision: &Arc<Decision>| {
+        let index = decision.unplaced.iter().position(|unplaced| unplaced.pod == pod.key)?;
+        Some(PodOutlook::Unplaced { decision: Arc::clone(decision), index })
+    };
+    let outlook = match view.state.assignments().get(&pod.key) {
+        Some(assignment) => PodOutlook::Planned(NodeName::from(assignment.target.name().clone())),
+        None => view.decisions.recent().find_map(unplaced).unwrap_or(PodOutlook::Waiting),
+    };
+    PendingPodView {
+        pod: pod.key.clone(),
+        uid: pod.uid.clone(),
+        created: pod.created,
+        requests: CpuAndMemory::of(&pod.shape.requests),
+        outlook,
     }
+}
 
-    /// What the pod waits for, besides what decisions say.
-    fn waits(&self, pod: &PodRecord) -> Vec<Text> {
-        let mut reasons: Vec<Text> = Vec::new();
-        if let Some(invalid) = &pod.invalid {
-            reasons.push(invalid.clone());
-        }
-        if pod.is_terminal() {
-            reasons.push("the pod has ended".into());
-        } else if pod.daemon.is_some() || pod.mirror {
-            reasons.push("the pod belongs to one node: no node is launched for it".into());
-        } else if let Some(scheduler) = self.state.other_scheduler_of(pod) {
-            let why = "no node is launched for its pods (control.schedulers)";
-            reasons.push(format!("the scheduler {scheduler} places the pod, which is not planned for: {why}").into());
-        } else if pod.scheduling == cluster::Scheduling::Gated {
-            reasons.push("the pod has scheduling gates; no node is launched for it before they are removed".into());
-        } else if let Some(node) = &pod.nominated {
-            reasons.push(format!("kube-scheduler has nominated node {node} for the pod").into());
-        } else if !pod.is_unschedulable() {
-            reasons.push("kube-scheduler has not reported that no node fits the pod".into());
-        }
-        if self.state.assignments().get(&pod.key).is_none() {
-            reasons.extend(self.why_not_in_hold(pod));
-        }
-        if !self.connected {
-            reasons.push("the agent of the cluster is disconnected: nothing is decided for it".into());
-        } else if !self.state.is_synced() {
-            reasons
-                .push("the agent of the cluster has sent no complete snapshot yet: nothing is decided for it".into());
-        }
-        reasons
+/// What the pod waits for, besides what decisions say.
+fn waits(pod: &PodRecord, view: &StepView<'_>) -> Vec<Text> {
+    let mut reasons: Vec<Text> = Vec::new();
+    if let Some(invalid) = &pod.invalid {
+        reasons.push(invalid.clone());
     }
+    if pod.is_terminal() {
+        reasons.push("the pod has ended".into());
+    } else if pod.daemon.is_some() || pod.mirror {
+        reasons.push("the pod belongs to one node: no node is launched for it".into());
+    } else if let Some(scheduler) = view.state.other_scheduler_of(pod) {
+        let why = "no node is launched for its pods (control.schedulers)";
+        reasons.push(format!("the scheduler {scheduler} places the pod, which is not planned for: {why}").into());
+    } else if pod.scheduling == cluster::Scheduling::Gated {
+        reasons.push("the pod has scheduling gates; no node is launched for it before they are removed".into());
+    } else if let Some(node) = &pod.nominated {
+        reasons.push(format!("kube-scheduler has nominated node {node} for the pod").into());
+    } else if !pod.is_unschedulable() {
+        reasons.push("kube-scheduler has not reported that no node fits the pod".into());
+    }
+    if view.state.assignments().get(&pod.key).is_none() {
+        reasons.extend(view.holds.why_not_in_hold(pod, view.state));
+    }
+    if !view.connected {
+        reasons.push("the agent of the cluster is disconnected: nothing is decided for it".into());
+    } else if !view.state.is_synced() {
+        reasons.push("the agent of the cluster has sent no complete snapshot yet: nothing is decided for it".into());
+    }
+    reasons
 }
 
 /// What a decision says of a pod, if it concerns it.

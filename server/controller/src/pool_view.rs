@@ -6,85 +6,83 @@ use model::disruption_policy::DisruptionReason;
 use model::plan::ReasonCode;
 use model::pool::NotReady;
 use model::resources::NODES;
-use model::{MicroUsd, PodKey, PoolName, Resources, Text, Timestamp};
+use model::{MicroUsd, PodKey, PoolName, Resources, Text};
 
-use crate::cluster_controller::ClusterController;
 use crate::guardrails::Guardrails;
 use crate::nodeclaim::StageKind;
+use crate::step_view::StepView;
 use crate::view::PoolView;
 use cluster::PoolRecord;
 
-impl ClusterController {
-    /// View of the NodePools; a frozen one is closed.
-    pub(crate) fn pools_view(&self, guardrails: &Guardrails, now: Timestamp) -> Vec<PoolView> {
-        let mut totals = self.pool_totals();
-        let limited = self.limited_pods();
-        let view = |record: &PoolRecord| {
-            let name = &record.pool.name;
-            let frozen = guardrails.freezes().for_pool(&self.cluster, name);
-            let frozen = frozen.map(|freeze| Text::from(freeze.to_string()));
-            let closed = frozen.or_else(|| {
-                record.pool.not_ready.as_ref().map(|why| match why {
-                    NotReady::NodeClass(why) | NotReady::NodePool(why) => why.clone(),
-                })
-            });
-            let PoolTotals { usage, cost, machines, leaving, drifted } = totals.remove(name).unwrap_or_default();
-            let reasons = [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized];
-            let allowed = |reason| (reason, record.disruption.allowance(reason, machines, 0, now).min(machines));
-            PoolView {
-                name: name.clone(),
-                weight: record.pool.weight,
-                closed,
-                limits: record.pool.limits.clone(),
-                usage,
-                cost,
-                allowed_disruptions: reasons.map(allowed),
-                leaving,
-                drifted,
-                limited_pods: limited.get(name).copied().unwrap_or_default(),
-            }
+/// View of the NodePools; a frozen one is closed.
+pub(crate) fn pools_view(guardrails: &Guardrails, view: &StepView<'_>) -> Vec<PoolView> {
+    let mut totals = pool_totals(view);
+    let limited = limited_pods(view);
+    let pool = |record: &PoolRecord| {
+        let name = &record.pool.name;
+        let frozen = guardrails.freezes().for_pool(view.cluster, name);
+        let frozen = frozen.map(|freeze| Text::from(freeze.to_string()));
+        let closed = frozen.or_else(|| {
+            record.pool.not_ready.as_ref().map(|why| match why {
+                NotReady::NodeClass(why) | NotReady::NodePool(why) => why.clone(),
+            })
+        });
+        let PoolTotals { usage, cost, machines, leaving, drifted } = totals.remove(name).unwrap_or_default();
+        let reasons = [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized];
+        let allowed = |reason| (reason, record.disruption.allowance(reason, machines, 0, view.now).min(machines));
+        PoolView {
+            name: name.clone(),
+            weight: record.pool.weight,
+            closed,
+            limits: record.pool.limits.clone(),
+            usage,
+            cost,
+            allowed_disruptions: reasons.map(allowed),
+            leaving,
+            drifted,
+            limited_pods: limited.get(name).copied().unwrap_or_default(),
+        }
+    };
+    view.state.pools().map(pool).collect()
+}
+
+fn pool_totals(view: &StepView<'_>) -> BTreeMap<PoolName, PoolTotals> {
+    let mut totals = BTreeMap::<PoolName, PoolTotals>::new();
+    for claim in view.state.claims().filter(|claim| claim.is_launched()) {
+        let total = totals.entry(claim.pool.clone()).or_default();
+        total.usage.add(&claim.capacity);
+        total.usage.add(&Resources::from_iter([(NODES, 1)]));
+        total.drifted += usize::from(claim.drift.drifted_since.is_some());
+    }
+    for machine in view.claims.iter() {
+        let total = totals.entry(machine.pool().clone()).or_default();
+        total.cost.0 += machine.instance().map_or(0, |instance| instance.price.0);
+        total.machines += 1;
+        let is_unready = || {
+            let node = view.state.node_of_claim(machine.name());
+            machine.stage() == StageKind::Initialized && node.is_some_and(|node| !node.ready)
         };
-        self.state.pools().map(view).collect()
+        total.leaving += usize::from(machine.stage().is_terminating() || is_unready());
     }
+    totals
+}
 
-    fn pool_totals(&self) -> BTreeMap<PoolName, PoolTotals> {
-        let mut totals = BTreeMap::<PoolName, PoolTotals>::new();
-        for claim in self.state.claims().filter(|claim| claim.is_launched()) {
-            let total = totals.entry(claim.pool.clone()).or_default();
-            total.usage.add(&claim.capacity);
-            total.usage.add(&Resources::from_iter([(NODES, 1)]));
-            total.drifted += usize::from(claim.drift.drifted_since.is_some());
+/// Pods that wait because of the limits of a NodePool.
+fn limited_pods(view: &StepView<'_>) -> BTreeMap<PoolName, usize> {
+    let mut limited = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    let waits: BTreeSet<&PodKey> = view.state.unplaced_pods().map(|pod| &pod.key).collect();
+    // The latest decision that mentions a pod says why it has no place.
+    for unplaced in view.decisions.recent().flat_map(|decision| &decision.unplaced) {
+        if !waits.contains(&unplaced.pod) || !seen.insert(&unplaced.pod) {
+            continue;
         }
-        for machine in self.claims.iter() {
-            let total = totals.entry(machine.pool().clone()).or_default();
-            total.cost.0 += machine.instance().map_or(0, |instance| instance.price.0);
-            total.machines += 1;
-            let is_unready = || {
-                let node = self.state.node_of_claim(machine.name());
-                machine.stage() == StageKind::Initialized && node.is_some_and(|node| !node.ready)
-            };
-            total.leaving += usize::from(machine.stage().is_terminating() || is_unready());
+        let of_limits = unplaced.reasons.iter().filter(|reason| reason.code == ReasonCode::Limits);
+        for pool in of_limits.filter_map(|reason| reason.pool.as_ref()) {
+            *limited.entry(pool.clone()).or_default() += 1;
         }
-        totals
     }
-
-    /// Pods that wait because of the limits of a NodePool.
-    fn limited_pods(&self) -> BTreeMap<PoolName, usize> {
-        let mut limited = BTreeMap::new();
-        let mut seen = BTreeSet::new();
-        let waits: BTreeSet<&PodKey> = self.state.unplaced_pods().map(|pod| &pod.key).collect();
-        // The latest decision that mentions a pod says why it has no place.
-        for unplaced in self.decisions.recent().flat_map(|decision| &decision.unplaced) {
-            if !waits.contains(&unplaced.pod) || !seen.insert(&unplaced.pod) {
-                continue;
-            }
-            let of_limits = unplaced.reasons.iter().filter(|reason| reason.code == ReasonCode::Limits);
-            for pool in of_limits.filter_map(|reason| reason.pool.as_ref()) {
-                *limited.entry(pool.clone()).or_default() += 1;
-            }
-        }
-        limited
-    }
+    limited
 }
 
 /// What the machines of a NodePool are in sum.

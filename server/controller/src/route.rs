@@ -8,6 +8,8 @@ use super::guardrails::quarantine::CONFIRMATION_TTL;
 use super::guardrails::{Guard, is_allowed_by_mode};
 use super::provisioning::{PlanAnswer, Planned};
 use super::{Effect, Event, Finding};
+use crate::guardrails::enforcement::{count_discovered_launches, remaining};
+use crate::guardrails::restore::restore_launch_backoff;
 use crate::settings::ClassFacts;
 use cluster::{ComparisonRules, Object, Observation};
 use model::Timestamp;
@@ -17,7 +19,7 @@ impl ClusterController {
     /// execution. [`ClusterController::next_wakeup`] says when [`Event::Tick`] is due.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
-        let mut ctx = Context::new(&region, &locked, &mut effects, now);
+        let mut ctx = Context::new(self.cluster.clone(), &region, &locked, &mut effects, now);
         self.configure_state(&ctx);
         let before = self.view_fingerprint();
         region.offerings().expire(now);
@@ -32,7 +34,7 @@ impl ClusterController {
         // What the event decided is checked and counted; planning reads the whole cluster.
         ctx.release_guardrails();
         self.advance(&mut ctx);
-        let remaining = self.remaining();
+        let remaining = remaining(&self.claims, &self.decisions);
         if self.counted_machines != Some(remaining) {
             self.counted_machines = Some(remaining);
             ctx.guardrails.record_machines(&self.cluster, remaining);
@@ -82,7 +84,7 @@ impl ClusterController {
         match event {
             Event::Observed { observation, .. } => self.handle_observation(observation, ctx),
             Event::QuarantineReleased { .. } => {
-                self.operator_confirmed_until = Some(ctx.now + CONFIRMATION_TTL);
+                self.guardrails.confirm_snapshot(ctx.now + CONFIRMATION_TTL);
                 if let Some(observation) = self.release_quarantine() {
                     self.apply_accepted(observation, ctx);
                 } else if self.state.is_synced() {
@@ -92,7 +94,7 @@ impl ClusterController {
             Event::AgentConnected { .. } => self.connected = true,
             Event::ClusterFactsReported { facts, refused, .. } => {
                 self.state.set_facts(facts);
-                refused.into_iter().for_each(|why| self.report_finding(Finding::UnusableFact { why }, ctx));
+                refused.into_iter().for_each(|why| ctx.report_finding(Finding::UnusableFact { why }));
             }
             Event::AgentDisconnected { .. } => {
                 self.connected = false;
@@ -147,8 +149,9 @@ impl ClusterController {
 
     fn handle_observation(&mut self, observation: Observation, ctx: &mut Context<'_>) {
         // An operator confirms one snapshot, not later ones.
-        self.operator_confirmed_until =
-            self.operator_confirmed_until.filter(|_| !matches!(observation, Observation::Snapshot(_)));
+        if matches!(observation, Observation::Snapshot(_)) {
+            self.guardrails.end_confirmation();
+        }
         if let Some(observation) = self.accept_observation(observation, ctx) {
             self.apply_accepted(observation, ctx);
         }
@@ -191,8 +194,8 @@ impl ClusterController {
             None => {}
         }
         if whole {
-            self.restore_launch_backoff(ctx);
-            self.count_discovered_launches(ctx);
+            restore_launch_backoff(ctx, &mut self.guardrails, &self.state);
+            count_discovered_launches(ctx, &self.claims, &self.state);
         }
     }
 
@@ -232,6 +235,18 @@ impl ClusterController {
         self.request_node_classes(ctx);
         self.reconcile_status(ctx);
         self.next_wakeup = self.next_wakeup_at(ctx);
+    }
+
+    fn reconcile_status(&mut self, ctx: &mut Context<'_>) {
+        if !self.is_ready() || !self.may_report_status(ctx) || !self.status_reporter.is_due(ctx.now) {
+            return;
+        }
+        let pod_events = self.state.take_pod_events();
+        let writes = self.with_status_reporter(ctx.now, |reporter, view| reporter.reconcile(&pod_events, view, ctx));
+        for (id, instruction) in writes {
+            let (cluster, instruction) = (self.cluster.clone(), Box::new(instruction));
+            ctx.effects.push(Effect::Instruct { cluster, id, instruction });
+        }
     }
 
     fn next_wakeup_at(&mut self, ctx: &Context<'_>) -> Option<Timestamp> {

@@ -32,8 +32,11 @@ use super::status::{EventOrder, ObjectRef, StatusPatch};
 use super::{DecisionId, EventReason, InstructionId};
 use crate::disruption::BlockedRepair;
 use crate::nodeclaim::{ManagedClaim, StageKind};
+use crate::origin::Origin;
+use crate::step_view::StepView;
 use cluster::PoolRecord;
 use cluster::planning::UNREGISTERED;
+use model::interruption::InterruptionKind;
 use model::{ClaimName, Millis, PoolName, Timestamp};
 
 use consistency::Consistency;
@@ -113,6 +116,22 @@ impl StatusReporter {
         let message =
             format!("its Node joined without the taint {UNREGISTERED}: pods may run on it before it is registered");
         self.pending_events.add(vec![EventOrder::new(subject, reason, message, machine.launch_origin())]);
+    }
+
+    /// Notes what the cloud says about a machine, on its NodeClaim and Node.
+    pub(super) fn note_notice(&mut self, claim: &ClaimName, kind: InterruptionKind, view: &StepView<'_>) {
+        let reason = EventReason::of_interruption(kind);
+        let event = EventOrder::new(ObjectRef::Claim(claim.clone()), reason, kind.to_string(), Origin::default());
+        self.pending_events.add(event.on_each(ObjectRef::of_machine(view.state, claim)));
+    }
+
+    /// Notes that a machine is removed for what the cloud says, if it is.
+    pub(super) fn note_interrupted_removal(&mut self, claim: &ClaimName, kind: InterruptionKind, view: &StepView<'_>) {
+        if view.claims.get(claim).is_some_and(|machine| machine.termination_reason().is_some()) {
+            let (message, origin) = (format!("the machine is being removed: {kind}"), view.removal_origin_of(claim));
+            let reason = EventReason::TerminatingOnInterruption;
+            self.pending_events.add(vec![EventOrder::new(ObjectRef::Claim(claim.clone()), reason, message, origin)]);
+        }
     }
 
     /// Replaces the NodePools whose repairs are blocked.

@@ -6,11 +6,11 @@ use controller::DisruptionRequest;
 use controller::disruption::selection::{RemovalCheck, SelectionFacts, SelectionInput};
 use manifests::{InputError, Source};
 use model::input::{MinValuesPolicy, PlanningInput, PreferencePolicy};
-use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, REGION, ZONE};
+use model::labels::REGION;
 use model::offering::SharedCatalogue;
 use model::running::{Consolidatable, RunningCluster};
 use model::{
-    Catalogue, DisruptionPolicy, InstanceType, InstanceTypeName, MicroUsd, Node, NodePool, NotReady, Offering, PoolName,
+    Catalogue, DisruptionPolicy, InstanceType, InstanceTypeName, MicroUsd, Node, NodePool, NotReady, PoolName,
 };
 use planning_input::{Captured, Options};
 
@@ -192,20 +192,14 @@ fn merged(known: &Catalogue, machines: &Catalogue) -> Catalogue {
 /// Prices running nodes by the catalogues of their NodePools; one without such an offering keeps its price.
 fn reprice(input: &PlanningInput, running: &mut RunningCluster) {
     for running in &mut running.nodes {
-        let price = input.nodes.get(running.node as usize).and_then(|node| price(input, node));
+        let price = input.nodes.get(running.node as usize).and_then(|node| price_of(input, node));
         running.price = price.unwrap_or(running.price);
     }
 }
 
-fn price(input: &PlanningInput, node: &Node) -> Option<MicroUsd> {
+fn price_of(input: &PlanningInput, node: &Node) -> Option<MicroUsd> {
     let pool = input.pools.iter().find(|pool| Some(&pool.name) == node.pool.as_ref())?;
-    let [kind, zone, capacity_type] = [INSTANCE_TYPE, ZONE, CAPACITY_TYPE].map(|key| node.labels.get(key));
-    let (kind, zone, capacity_type) = (kind?, zone?, capacity_type?);
-    let kind = pool.catalogue.types.iter().find(|known| known.name.as_text() == kind)?;
-    let of_node = |offering: &&Offering| {
-        offering.zone.as_text() == zone && offering.capacity_type.as_str() == capacity_type.as_ref()
-    };
-    kind.offerings.iter().find(of_node).map(|offering| offering.price)
+    cluster::price(pool, &node.labels)
 }
 
 /// Replaces the disruption settings of `pool`. The last pod event of a node is that of the decision; a node that

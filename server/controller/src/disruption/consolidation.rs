@@ -20,13 +20,16 @@ use super::method::DisruptionView;
 use super::methods::consolidation::{CONSOLIDATION, ConsolidatableNodes, consolidatable};
 use super::plan_input::{build, candidates};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::disruption::taken_room::{consolidations, still_saves};
 use crate::disruption_allowance::DisruptionDemand;
+use crate::guardrails::enforcement::{freeze_of_launches, replacement_room};
 use crate::guardrails::rate_limits::RateLimitRoom;
 use crate::guardrails::shadow::ShadowInput;
 use crate::guardrails::{Guard, ReplacementRoom};
 use crate::node_report::planned_blocks::PlannedBlocks;
 use crate::order::charged_cost;
 use crate::provisioning::pending_plan::have_limits_room;
+use crate::provisioning::plan_assignment::price_date;
 use crate::provisioning::{
     DisruptionFacts, DisruptionJob, DisruptionOutcome, PlanJob, PlanNumber, PlanRequest, PlannedPool,
 };
@@ -34,7 +37,7 @@ use crate::settings::ConsolidationSettings;
 use crate::status_reporter::Rejection;
 use crate::unavailable_offerings::Probing;
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, Removal};
-use cluster::{DecidedMoves, Target};
+use cluster::{ClusterState, DecidedMoves, Target};
 use model::disruption_plan::{Command, DisruptionPlan, DisruptionPlanSettings, MachineAllowance};
 use model::disruption_policy::DisruptionReason;
 use model::plan::PlanReport;
@@ -70,8 +73,9 @@ impl ClusterController {
             self.disruption.consolidation.next_wakeup = Some(due);
             return;
         }
-        let found = self.nodes_to_consolidate(ctx);
-        let may_launch = !ctx.guardrails.is_breaker_engaged(&self.cluster) && !self.has_unused_machine_under_way();
+        let found = nodes_to_consolidate(ctx, &self.state);
+        let may_launch =
+            !ctx.guardrails.is_breaker_engaged(&self.cluster) && !has_unused_machine_under_way(&self.state);
         // A further removal would take the room that it may find.
         let may_move = self.state.moved_pod_without_room().is_none();
         ctx.release_guardrails();
@@ -87,22 +91,6 @@ impl ClusterController {
         }
     }
 
-    /// Whether a machine is not initialized and no pod is assigned to it, such as that of a replacement that ended. A
-    /// plan of disruption moves no pod to it and would launch another one (Karpenter's simulation refuses a command
-    /// whose pods go to a node that is not initialized). Machines of static NodePools are launched for no pod.
-    fn has_unused_machine_under_way(&self) -> bool {
-        let is_dynamic = |pool| self.state.pool(pool).is_some_and(|record| record.pool.replicas.is_none());
-        self.state.claims().filter(|claim| claim.ours && is_dynamic(&claim.pool)).any(|claim| {
-            let node = self.state.node_of_claim(&claim.name);
-            let of_node = node.map(|node| Target::Node(node.name.clone()));
-            let mut targets = of_node.into_iter().chain([Target::Claim(claim.name.clone())]);
-            node.is_none_or(|node| !node.is_initialized())
-                && !claim.deleting
-                && !self.state.is_marked_for_deletion(&claim.name)
-                && !targets.any(|target| self.state.assignments().has_pods(&target))
-        })
-    }
-
     /// Requests a plan if the allowance of all clusters grants it.
     fn request_consolidation(&mut self, ctx: &mut Context<'_>) {
         let consolidation = &mut self.disruption.consolidation;
@@ -116,7 +104,7 @@ impl ClusterController {
             return;
         }
         consolidation.begin(ctx.now, self.state.pods_left());
-        let room = self.replacement_room(ctx);
+        let room = replacement_room(ctx, &self.claims, &self.decisions);
         let job = self.disruption_job(number, room, ctx);
         let revisions = self.state.pools().map(|record| (record.pool.name.clone(), record.revision.clone())).collect();
         let is_searched = job.search_steps > 0 || !ctx.settings.search.is_enabled();
@@ -166,9 +154,9 @@ impl ClusterController {
     fn disruption_facts(&self, ctx: &mut Context<'_>) -> DisruptionFacts {
         let of_pool = |pool: &NodePool| PlannedPool {
             catalogue: ctx.offerings.mask_catalogue(self.state.launch_catalogue(pool), Probing::Excluded, ctx.now),
-            freeze: self.freeze_of_launches(&pool.name, ctx),
+            freeze: freeze_of_launches(&pool.name, ctx),
             keeps_nodes: self.disruption.backoff.until(&pool.name, ctx.now).is_some()
-                || self.freeze_of_disruption(&pool.name, ctx).is_some(),
+                || ctx.guardrails.freezes().for_disruption(&self.cluster, &pool.name).is_some(),
         };
         let pools = self.state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
         // Other clusters need not wait while the input is built.
@@ -191,16 +179,10 @@ impl ClusterController {
         }
     }
 
-    /// The nodes that a plan requested now would look at.
-    fn nodes_to_consolidate(&self, ctx: &Context<'_>) -> ConsolidatableNodes {
-        let move_interval = ctx.settings.consolidation.move_interval;
-        consolidatable(&DisruptionView { move_interval, ..DisruptionView::of(&self.state, ctx.now) })
-    }
-
     /// When the cluster is looked at again without a change.
     fn next_look(&self, ctx: &Context<'_>) -> Timestamp {
         let backoffs = self.state.pools().filter_map(|pool| self.disruption.backoff.until(&pool.pool.name, ctx.now));
-        let next = self.nodes_to_consolidate(ctx).next;
+        let next = nodes_to_consolidate(ctx, &self.state).next;
         backoffs.chain(next).chain([ctx.now + RECHECK]).min().unwrap_or(ctx.now + RECHECK)
     }
 
@@ -220,20 +202,20 @@ impl ClusterController {
         self.disruption.consolidation.record_idle(pending.version, idle_until);
         let Ok(planned) = outcome else { return };
         self.disruption.consolidation.planned_blocks = PlannedBlocks::of(&planned, request.input.now);
-        let removals = self.consolidated(&planned);
+        let removals = consolidated(&planned, &self.state);
         self.disruption.consolidation.found_savings = !removals.is_empty();
         if removals.is_empty() {
             return;
         }
         if let Err((rejection, why)) = self.check_plan(&pending, &request, &planned, &removals, ctx) {
-            return self.note_rejected_plan(&removals, rejection, why);
+            return self.note_rejected_plan(&removals, rejection, why, ctx.now);
         }
         if !have_limits_room(&self.state, &planned.input, &planned.plan) {
             // Machines that are replaced count until they are gone.
             self.disruption.consolidation.exceeded_limits = true;
             self.disruption.consolidation.idle = None;
             let why = "the limits of a NodePool leave no room for the new machines";
-            return self.note_rejected_plan(&removals, Rejection::Scheduling, why);
+            return self.note_rejected_plan(&removals, Rejection::Scheduling, why, ctx.now);
         }
         if ctx.settings.is_shadow_removal(&self.cluster, CONSOLIDATION.removal) {
             let removals = self.limit_removals(removals, CONSOLIDATION.removal, ctx);
@@ -243,25 +225,6 @@ impl ClusterController {
         if removals.iter().all(|removal| self.may_remove(&removal.claim, CONSOLIDATION.removal, ctx)) {
             self.apply_consolidation(request, planned, &removals, ctx);
         }
-    }
-
-    /// The machines that the plan removes because their pods fit elsewhere at a lower price.
-    fn consolidated(&self, planned: &DisruptionPlan) -> Vec<Removal> {
-        let removal = |command: &Command, node: u32| {
-            let node = self.state.node(&planned.input.nodes.get(node as usize)?.name)?;
-            let claim = self.state.claim_of_node(node)?;
-            let into = match command.replacements.len() {
-                0 => "fit on other nodes".to_owned(),
-                machines => format!("fit on other nodes and {machines} cheaper machines"),
-            };
-            let saved = command.savings;
-            let reason = format!("the pods of node {} {into}: its command saves ${saved} an hour", node.name);
-            Some(Removal { claim: claim.name.clone(), node: node.name.clone(), reason: Text::from(reason) })
-        };
-        let of = |command: &Command| -> Vec<Removal> {
-            command.nodes.iter().filter_map(|node| removal(command, *node)).collect()
-        };
-        underutilized(planned).flat_map(of).collect()
     }
 
     /// Whether everything that the plan was made from is as it was; what differs otherwise.
@@ -280,7 +243,7 @@ impl ClusterController {
         let is_free = self.is_ready()
             && !self.guardrails.is_quarantined()
             && self.pending_plan_due(ctx).is_none()
-            && !self.has_unused_machine_under_way()
+            && !has_unused_machine_under_way(&self.state)
             && self.decisions.last_id() == pending.last_decision;
         let expected: usize = underutilized(planned).map(|command| command.nodes.len()).sum();
         let Some(disruption) = request.disruption.as_ref().filter(|_| is_free && removals.len() == expected) else {
@@ -328,16 +291,14 @@ impl ClusterController {
         let new_cost = charged_cost(input, &plan);
         self.limit_launches(input, &mut plan, &mut PlanReport::default(), ctx);
         if plan.nodes.len() < machines {
-            return self.note_rejected_plan(removals, Rejection::Budget, "a guardrail holds back a launch of the plan");
+            let why = "a guardrail holds back a launch of the plan";
+            return self.note_rejected_plan(removals, Rejection::Budget, why, ctx.now);
         }
         if !self.reserve_removals(removals, ctx) {
             // Others took what was left since the plan was requested: the next one has what is left now.
             self.disruption.consolidation.idle = None;
-            return self.note_rejected_plan(
-                removals,
-                Rejection::Budget,
-                "a guardrail holds back a removal of the plan",
-            );
+            let why = "a guardrail holds back a removal of the plan";
+            return self.note_rejected_plan(removals, Rejection::Budget, why, ctx.now);
         }
         let (id, mut launches, assignments) = self.assign_plan(input, &plan, ctx);
         for machine in &mut launches {
@@ -347,12 +308,12 @@ impl ClusterController {
         for removal in removals {
             self.state.begin_consolidation(&removal.claim, ctx.now);
         }
-        self.note_consolidation(removals, id);
+        self.with_status_reporter(ctx.now, |reporter, view| reporter.note_consolidation(removals, id, view));
         self.disruption.consolidation.idle = None;
         self.disruption.mark_changed();
         let reason = DecisionReason::Disruption(CONSOLIDATION);
         let decision = Decision {
-            price_date: self.price_date(&launches),
+            price_date: price_date(&launches, &self.state),
             launches,
             assignments,
             new_cost,
@@ -361,6 +322,12 @@ impl ClusterController {
             ..Decision::new(id, self.cluster.clone(), reason, self.state.version(), ctx.now)
         };
         self.record_decision(decision, ctx);
+    }
+
+    /// Notes and counts that a plan which removes these machines is not carried out.
+    fn note_rejected_plan(&mut self, removals: &[Removal], rejection: Rejection, why: &str, now: Timestamp) {
+        self.lifecycle_counter.count_failed_validation(removals.len());
+        self.with_status_reporter(now, |reporter, view| reporter.note_rejected_plan(removals, rejection, why, view));
     }
 
     /// Ends the consolidation of machines with pods that have no place any more, before a plan launches
@@ -377,10 +344,10 @@ impl ClusterController {
         let of_consolidation = self.state.replacements().iter().filter(|(claim, begun)| {
             begun.reason == DisruptionReason::Underutilized && !self.state.is_marked_for_deletion(claim)
         });
-        let consolidations = self.consolidations();
+        let consolidations = consolidations(&self.decisions);
         let why = |claim: &ClaimName| match has_place(claim) {
             false => Some("a pod has no other place any more"),
-            true if !self.still_saves(claim, &consolidations, ctx.now) => {
+            true if !still_saves(claim, &consolidations, ctx.now, &self.claims, &self.state) => {
                 Some("other pods took the room, and what its pods have instead costs as much as the node")
             }
             true => None,
@@ -388,10 +355,51 @@ impl ClusterController {
         let invalid: BTreeMap<ClaimName, &str> =
             of_consolidation.filter_map(|(claim, _)| Some((claim.clone(), why(claim)?))).collect();
         for (claim, why) in invalid {
-            self.note_ended_replacement(&claim, Rejection::Scheduling, why);
+            self.note_ended_replacement(&claim, Rejection::Scheduling, why, ctx.now);
             self.end_replacement(&claim, ctx);
         }
     }
+}
+
+/// The machines that the plan removes because their pods fit elsewhere at a lower price.
+fn consolidated(planned: &DisruptionPlan, state: &ClusterState) -> Vec<Removal> {
+    let removal = |command: &Command, node: u32| {
+        let node = state.node(&planned.input.nodes.get(node as usize)?.name)?;
+        let claim = state.claim_of_node(node)?;
+        let into = match command.replacements.len() {
+            0 => "fit on other nodes".to_owned(),
+            machines => format!("fit on other nodes and {machines} cheaper machines"),
+        };
+        let saved = command.savings;
+        let reason = format!("the pods of node {} {into}: its command saves ${saved} an hour", node.name);
+        Some(Removal { claim: claim.name.clone(), node: node.name.clone(), reason: Text::from(reason) })
+    };
+    let of = |command: &Command| -> Vec<Removal> {
+        command.nodes.iter().filter_map(|node| removal(command, *node)).collect()
+    };
+    underutilized(planned).flat_map(of).collect()
+}
+
+/// The nodes that a plan requested now would look at.
+fn nodes_to_consolidate(ctx: &Context<'_>, state: &ClusterState) -> ConsolidatableNodes {
+    let move_interval = ctx.settings.consolidation.move_interval;
+    consolidatable(&DisruptionView { move_interval, ..DisruptionView::of(state, ctx.now) })
+}
+
+/// Whether a machine is not initialized and no pod is assigned to it, such as that of a replacement that ended. A
+/// plan of disruption moves no pod to it and would launch another one (Karpenter's simulation refuses a command
+/// whose pods go to a node that is not initialized). Machines of static NodePools are launched for no pod.
+fn has_unused_machine_under_way(state: &ClusterState) -> bool {
+    let is_dynamic = |pool| state.pool(pool).is_some_and(|record| record.pool.replicas.is_none());
+    state.claims().filter(|claim| claim.ours && is_dynamic(&claim.pool)).any(|claim| {
+        let node = state.node_of_claim(&claim.name);
+        let of_node = node.map(|node| Target::Node(node.name.clone()));
+        let mut targets = of_node.into_iter().chain([Target::Claim(claim.name.clone())]);
+        node.is_none_or(|node| !node.is_initialized())
+            && !claim.deleting
+            && !state.is_marked_for_deletion(&claim.name)
+            && !targets.any(|target| state.assignments().has_pods(&target))
+    })
 }
 
 /// What a plan may begin within `room`.

@@ -7,18 +7,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cost::SavingDecision;
-
 use super::method::{DisruptionView, Method};
-use super::methods;
 use super::selection::{RemovalAnswer, RemovalRecord};
-use super::{CONSOLIDATION, DecisionQueue, Disruption, Pass, Proposal, Selected};
+use super::{CONSOLIDATION, DecisionQueue, Disruption, Pass, Proposal, Selected, methods};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::disruption::opt_in::keep_annotations;
+use crate::disruption::replacements::record_replaced;
 use crate::guardrails::Guard;
+use crate::guardrails::replacement::{await_replacement, await_replacement_of_expired};
 use crate::guardrails::shadow::ShadowInput;
+use crate::moved_shares::moves_of_removal;
 use crate::nodeclaim::{DrainTerms, TerminationReason};
 use crate::{Decision, DecisionId, DecisionReason, Removal};
 use cluster::ClusterState;
+use cost::SavingDecision;
 use model::removal::RemovalReason;
 use model::{ClaimName, MicroUsd};
 
@@ -70,8 +72,9 @@ impl ClusterController {
         let mut decision = Decision { removals, removed_cost, removal_record: basis, ..self.new_decision(reason, ctx) };
         let moved_by = (method.reason(), SavingDecision { number: decision.id.0, at: decision.at });
         let moving = decision.removals.iter();
-        decision.moves =
-            moving.filter_map(|removal| self.moves_of_removal(&removal.claim, moved_by, ctx.now)).collect();
+        decision.moves = moving
+            .filter_map(|removal| moves_of_removal(&removal.claim, moved_by, ctx.now, &self.cost_records, &self.state))
+            .collect();
         let begun = if reason.is_urgent() { decision.removals.clone() } else { Vec::new() };
         let id = decision.id;
         self.record_decision(decision, ctx);
@@ -85,7 +88,7 @@ impl ClusterController {
     fn check_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> (Vec<Removal>, Option<RemovalRecord>) {
         let Proposal { method, selected, removals, drain_terms, .. } = proposal;
         let reason = method.reason();
-        let removals = self.keep_annotations(removals, reason.removal);
+        let removals = keep_annotations(removals, reason.removal, &self.state, &self.decisions);
         let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, reason.removal, ctx) };
         let (removals, check) = self.verify_removals(removals, reason.removal, drain_terms.deadline, ctx);
         let decided = removals.iter().map(|removal| removal.claim.clone()).collect();
@@ -145,15 +148,17 @@ impl ClusterController {
         if let Some(reason) = method.reason().removal.disruption_reason() {
             self.status_reporter.record_disruption(removal.claim.clone(), reason.as_str());
         }
-        self.record_replaced(&removal.claim);
+        record_replaced(&removal.claim, &mut self.disruption, &self.claims, &self.state);
         if method.reason() == CONSOLIDATION {
             let moves = self.state.moves_of(&removal.claim, self.cost_records.removed_by(&removal.claim), ctx.now);
             self.state.record_moves(moves, ctx.settings.consolidation.move_interval, ctx.now);
         }
         match method.reason().removal {
-            RemovalReason::Expired => self.await_replacement_of_expired(&removal.claim, ctx),
+            RemovalReason::Expired => {
+                await_replacement_of_expired(&removal.claim, ctx, &mut self.guardrails, &self.state)
+            }
             RemovalReason::Rebalanced if ctx.disabled_guards.is_enabled(Guard::ReplacedFirst) => {
-                self.await_replacement(&removal.claim, ctx);
+                await_replacement(&removal.claim, ctx, &mut self.guardrails, &self.state);
             }
             _ => {}
         }

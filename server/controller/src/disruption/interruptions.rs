@@ -14,6 +14,7 @@ use super::{Disruption, Proposal};
 use crate::Finding;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
+use crate::provisioning::probing::offering;
 use crate::unavailable_offerings::OfferingOutcome;
 use model::interruption::InterruptionKind;
 use model::{CapacityType, ClaimName, Millis, ProviderId, RefusalCause, Text, Timestamp};
@@ -34,7 +35,7 @@ impl ClusterController {
         let paid =
             self.claims.get(&claim).and_then(|machine| machine.instance()).map(|instance| instance.capacity_type);
         if paid.is_some_and(|paid| !concerns(kind, paid)) {
-            return self.report_finding(Finding::ImpossibleNotice { claim, kind }, ctx);
+            return ctx.report_finding(Finding::ImpossibleNotice { claim, kind });
         }
         if self.notices.is_believed(&claim, kind, self.most_notices(ctx), ctx.now) {
             self.follow_notice(&claim, kind, ends, ctx);
@@ -59,7 +60,7 @@ impl ClusterController {
     ) {
         let is_recommendation = kind == InterruptionKind::RebalanceRecommendation;
         let is_followed = !is_recommendation || ctx.settings.disruption.rebalance == RebalanceRecommendations::Replace;
-        self.record_notice_events(claim, kind, ctx);
+        self.with_status_reporter(ctx.now, |reporter, view| reporter.note_notice(claim, kind, view));
         if !is_followed {
             return;
         }
@@ -73,7 +74,7 @@ impl ClusterController {
         }
         self.interrupted_owners.record(self.state.moves_of(claim, None, ctx.now).owners, ctx.now);
         self.remove_interrupted(claim, kind, deadline_of(kind, ends, ctx.now), ctx);
-        self.record_interrupted_event(claim, kind, ctx);
+        self.with_status_reporter(ctx.now, |reporter, view| reporter.note_interrupted_removal(claim, kind, view));
     }
 
     /// Decides the removal of the machine, whose drain ends by `deadline`.
@@ -115,7 +116,8 @@ impl ClusterController {
             return;
         };
         let refusal = Some((RefusalCause::Capacity, Text::from("Interrupted")));
-        let offering = self.offering(claim, &instance.instance_type, &instance.zone, instance.capacity_type);
+        let offering =
+            offering(claim, &instance.instance_type, &instance.zone, instance.capacity_type, &self.claims, &self.state);
         ctx.offerings.record_outcome(&OfferingOutcome { offering, asked: 1, launched: 0, refusal }, ctx.now);
     }
 }

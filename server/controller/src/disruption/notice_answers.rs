@@ -62,7 +62,7 @@ impl ClusterController {
     fn keep_waiting(&mut self, claim: &ClaimName, kind: InterruptionKind, ctx: &mut Context<'_>) {
         let Some(notice) = self.notices.awaited.get_mut(&(claim.clone(), kind)) else { return };
         if ctx.now.duration_since(notice.since) >= DROPPED_AFTER {
-            self.report_finding(Finding::NoticeDropped { claim: claim.clone(), kind }, ctx);
+            ctx.report_finding(Finding::NoticeDropped { claim: claim.clone(), kind });
             return self.end_wait(claim, kind, false, ctx);
         }
         notice.ask_at = ctx.now + AGAIN;

@@ -4,89 +4,94 @@
 use std::collections::BTreeSet;
 
 use crate::Removal;
-use crate::cluster_controller::ClusterController;
-use cluster::{ClaimRecord, PoolRecord};
+use crate::disruption::DecisionQueue;
+use cluster::{ClaimRecord, ClusterState, PoolRecord};
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::removal::{OptInNode, OptInPool, RemovalReason};
 use model::resources::CPU;
 use model::{CapacityType, ClaimName, PoolName, Text, Zone};
 use verifier::kernel::is_bound_to_zones;
 
-impl ClusterController {
-    /// Those of `removals` for `reason` after which the annotations of their NodePools hold, or as much as before. The
-    /// others are evaluated again later.
-    pub(super) fn keep_annotations(&self, mut removals: Vec<Removal>, reason: RemovalReason) -> Vec<Removal> {
-        if reason.is_forceful() {
-            return removals;
-        }
-        let claims: BTreeSet<&ClaimName> = removals.iter().map(|removal| &removal.claim).collect();
-        let pools = self.opt_in_pools(&claims).into_iter().map(|pool| {
-            let at_first: Vec<OptInNode> = pool.staying.iter().chain(pool.removed.values()).cloned().collect();
-            (pool, at_first)
-        });
-        let mut pools: Vec<(OptInPool, Vec<OptInNode>)> = pools.collect();
-        let is_kept = |removal: &Removal| {
-            let pool = pools.iter_mut().find(|(pool, _)| pool.removed.contains_key(&removal.claim));
-            pool.is_none_or(|(pool, at_first)| {
-                let Some(node) = pool.removed.remove(&removal.claim) else { return true };
-                let may_go = keeps(pool, at_first, &node);
-                if !may_go {
-                    pool.staying.push(node);
-                }
-                may_go
-            })
-        };
-        removals.retain(is_kept);
-        removals
+/// Those of `removals` for `reason` after which the annotations of their NodePools hold, or as much as before. The
+/// others are evaluated again later.
+pub(crate) fn keep_annotations(
+    mut removals: Vec<Removal>,
+    reason: RemovalReason,
+    state: &ClusterState,
+    decisions: &DecisionQueue,
+) -> Vec<Removal> {
+    if reason.is_forceful() {
+        return removals;
     }
-
-    /// The managed NodePools of `removed` with annotations that removals keep. Nodes whose removal is decided are none.
-    pub(super) fn opt_in_pools(&self, removed: &BTreeSet<&ClaimName>) -> Vec<OptInPool> {
-        let claims = removed.iter().filter_map(|claim| self.state.claim(claim));
-        let pools: BTreeSet<&PoolName> = claims.map(|claim| &claim.pool).collect();
-        let records = pools.into_iter().filter_map(|name| self.state.pool(name));
-        let with_zones =
-            records.filter_map(|PoolRecord { pool, .. }| Some((OptInPool::of(pool)?, pool.launch_zones())));
-        let mut facts: Vec<(OptInPool, BTreeSet<&Zone>)> = with_zones.collect();
-        if facts.is_empty() {
-            return Vec::new();
-        }
-        let decided = self.decisions.claims_being_removed();
-        let nodes = removed.iter().filter_map(|claim| self.state.node_of_claim(claim));
-        let pods = nodes.flat_map(|node| self.state.pods_on(&node.name));
-        let places = pods.filter_map(|pod| self.state.assignments().get(&pod.key)?.target.claim());
-        let launched: BTreeSet<&ClaimName> = places.collect();
-        for claim in self.state.claims().filter(|claim| claim.ours && !claim.deleting) {
-            let is_removed = removed.contains(&claim.name);
-            let leaves = self.state.is_marked_for_deletion(&claim.name) || decided.contains(&claim.name);
-            let Some((pool, zones)) = facts.iter_mut().find(|(pool, _)| pool.name == claim.pool) else { continue };
-            if is_removed {
-                pool.removed.insert(claim.name.clone(), self.opt_in_node(claim, zones));
-            } else if !leaves {
-                let nodes = if launched.contains(&claim.name) { &mut pool.launched } else { &mut pool.staying };
-                nodes.push(self.opt_in_node(claim, zones));
+    let claims: BTreeSet<&ClaimName> = removals.iter().map(|removal| &removal.claim).collect();
+    let pools = opt_in_pools(&claims, state, decisions).into_iter().map(|pool| {
+        let at_first: Vec<OptInNode> = pool.staying.iter().chain(pool.removed.values()).cloned().collect();
+        (pool, at_first)
+    });
+    let mut pools: Vec<(OptInPool, Vec<OptInNode>)> = pools.collect();
+    let is_kept = |removal: &Removal| {
+        let pool = pools.iter_mut().find(|(pool, _)| pool.removed.contains_key(&removal.claim));
+        pool.is_none_or(|(pool, at_first)| {
+            let Some(node) = pool.removed.remove(&removal.claim) else { return true };
+            let may_go = keeps(pool, at_first, &node);
+            if !may_go {
+                pool.staying.push(node);
             }
-        }
-        facts.into_iter().map(|(pool, _)| pool).collect()
-    }
+            may_go
+        })
+    };
+    removals.retain(is_kept);
+    removals
+}
 
-    /// `zones` are those that its NodePool may launch in.
-    fn opt_in_node(&self, claim: &ClaimRecord, zones: &BTreeSet<&Zone>) -> OptInNode {
-        let node = self.state.node_of_claim(&claim.name);
-        let (labels, capacity) = match node {
-            Some(node) => (&node.labels, &node.capacity),
-            None => (&claim.labels, &claim.capacity),
-        };
-        let label = |key| labels.get(key).cloned().unwrap_or_default();
-        let pods =
-            || node.into_iter().flat_map(|node| self.state.pods_on(&node.name)).filter(|pod| pod.is_reschedulable());
-        OptInNode {
-            capacity_type: label(CAPACITY_TYPE),
-            zone: label(ZONE),
-            millicores: capacity.get(CPU),
-            pods_apart: pods().filter(|pod| !pod.shape.requires_shared_host()).count(),
-            is_bound_to_zones: pods().any(|pod| is_bound_to_zones(&pod.shape, pod.volumes.as_deref(), zones)),
+/// The managed NodePools of `removed` with annotations that removals keep. Nodes whose removal is decided are none.
+pub(crate) fn opt_in_pools(
+    removed: &BTreeSet<&ClaimName>,
+    state: &ClusterState,
+    decisions: &DecisionQueue,
+) -> Vec<OptInPool> {
+    let claims = removed.iter().filter_map(|claim| state.claim(claim));
+    let pools: BTreeSet<&PoolName> = claims.map(|claim| &claim.pool).collect();
+    let records = pools.into_iter().filter_map(|name| state.pool(name));
+    let with_zones = records.filter_map(|PoolRecord { pool, .. }| Some((OptInPool::of(pool)?, pool.launch_zones())));
+    let mut facts: Vec<(OptInPool, BTreeSet<&Zone>)> = with_zones.collect();
+    if facts.is_empty() {
+        return Vec::new();
+    }
+    let decided = decisions.claims_being_removed();
+    let nodes = removed.iter().filter_map(|claim| state.node_of_claim(claim));
+    let pods = nodes.flat_map(|node| state.pods_on(&node.name));
+    let places = pods.filter_map(|pod| state.assignments().get(&pod.key)?.target.claim());
+    let launched: BTreeSet<&ClaimName> = places.collect();
+    for claim in state.claims().filter(|claim| claim.ours && !claim.deleting) {
+        let is_removed = removed.contains(&claim.name);
+        let leaves = state.is_marked_for_deletion(&claim.name) || decided.contains(&claim.name);
+        let Some((pool, zones)) = facts.iter_mut().find(|(pool, _)| pool.name == claim.pool) else { continue };
+        if is_removed {
+            pool.removed.insert(claim.name.clone(), opt_in_node(claim, zones, state));
+        } else if !leaves {
+            let nodes = if launched.contains(&claim.name) { &mut pool.launched } else { &mut pool.staying };
+            nodes.push(opt_in_node(claim, zones, state));
         }
+    }
+    facts.into_iter().map(|(pool, _)| pool).collect()
+}
+
+/// `zones` are those that its NodePool may launch in.
+fn opt_in_node(claim: &ClaimRecord, zones: &BTreeSet<&Zone>, state: &ClusterState) -> OptInNode {
+    let node = state.node_of_claim(&claim.name);
+    let (labels, capacity) = match node {
+        Some(node) => (&node.labels, &node.capacity),
+        None => (&claim.labels, &claim.capacity),
+    };
+    let label = |key| labels.get(key).cloned().unwrap_or_default();
+    let pods = || node.into_iter().flat_map(|node| state.pods_on(&node.name)).filter(|pod| pod.is_reschedulable());
+    OptInNode {
+        capacity_type: label(CAPACITY_TYPE),
+        zone: label(ZONE),
+        millicores: capacity.get(CPU),
+        pods_apart: pods().filter(|pod| !pod.shape.requires_shared_host()).count(),
+        is_bound_to_zones: pods().any(|pod| is_bound_to_zones(&pod.shape, pod.volumes.as_deref(), zones)),
     }
 }
 

@@ -12,9 +12,10 @@ use std::collections::BTreeSet;
 
 use super::replacement_records::EndedRecords;
 use crate::cluster_controller::{ClusterController, Context};
+use crate::disruption::ReplacementRecords;
 use crate::{Decision, Effect};
 use cluster::replacement::{RecordedReplacement, ReplacementsRead};
-use cluster::{NOMINATION_WINDOW, Target};
+use cluster::{ClusterState, NOMINATION_WINDOW, Target};
 use model::{ClaimName, PodKey};
 
 impl ClusterController {
@@ -60,23 +61,6 @@ impl ClusterController {
         }
     }
 
-    /// The replacements under way that `decision` records: those that are new, or whose pods have other places.
-    pub(crate) fn replacements_to_record(&mut self, decision: &Decision) -> Vec<RecordedReplacement> {
-        let finds_places = !decision.launches.is_empty() || !decision.assignments.is_empty();
-        if decision.shadow || !finds_places || self.state.replacements().is_empty() {
-            return Vec::new();
-        }
-        let present = self.state.replacements().iter().filter_map(|(claim, begun)| {
-            let pool = self.state.claim(claim)?.pool.clone();
-            let node = self.state.node_of_claim(claim)?;
-            let place = |key: &PodKey| Some((key.clone(), self.state.assignments().get(key)?.target.clone()));
-            let places = self.state.pods_on(&node.name).filter_map(|pod| place(&pod.key)).collect();
-            Some(RecordedReplacement { claim: claim.clone(), pool, begun: *begun, places })
-        });
-        let present = present.collect();
-        self.replacement_records.record(present)
-    }
-
     /// Has the records of ended replacements deleted, and changed waits written.
     pub(crate) fn end_recorded_replacements(&mut self, ctx: &mut Context<'_>) {
         let state = &self.state;
@@ -91,4 +75,25 @@ impl ClusterController {
             ctx.effects.push(Effect::EndReplacements { cluster, claims, waits, at: ctx.now });
         }
     }
+}
+
+/// The replacements under way that `decision` records: those that are new, or whose pods have other places.
+pub(crate) fn replacements_to_record(
+    decision: &Decision,
+    replacement_records: &mut ReplacementRecords,
+    state: &ClusterState,
+) -> Vec<RecordedReplacement> {
+    let finds_places = !decision.launches.is_empty() || !decision.assignments.is_empty();
+    if decision.shadow || !finds_places || state.replacements().is_empty() {
+        return Vec::new();
+    }
+    let present = state.replacements().iter().filter_map(|(claim, begun)| {
+        let pool = state.claim(claim)?.pool.clone();
+        let node = state.node_of_claim(claim)?;
+        let place = |key: &PodKey| Some((key.clone(), state.assignments().get(key)?.target.clone()));
+        let places = state.pods_on(&node.name).filter_map(|pod| place(&pod.key)).collect();
+        Some(RecordedReplacement { claim: claim.clone(), pool, begun: *begun, places })
+    });
+    let present = present.collect();
+    replacement_records.record(present)
 }

@@ -19,10 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Proposal;
 use super::method::PlannedReplacement;
 use crate::cluster_controller::{ClusterController, Context};
+use crate::disruption::Disruption;
 use crate::guardrails::Guard;
+use crate::nodeclaim::NodeClaims;
 use crate::status_reporter::Rejection;
 use crate::{Finding, Removal, UnplacedPod};
-use cluster::Target;
+use cluster::{ClusterState, Target};
 use model::plan::ReasonCode;
 use model::{ClaimName, Millis, Text, Timestamp};
 
@@ -43,11 +45,8 @@ impl ClusterController {
         for (claim, since) in begun {
             if !selected.contains(&claim) {
                 if self.state.claim(&claim).is_some() && !self.state.is_marked_for_deletion(&claim) {
-                    self.note_ended_replacement(
-                        &claim,
-                        Rejection::Churn,
-                        "the node is not selected for removal any more",
-                    );
+                    let why = "the node is not selected for removal any more";
+                    self.note_ended_replacement(&claim, Rejection::Churn, why, ctx.now);
                 }
                 self.end_replacement(&claim, ctx);
             } else if removed.contains(&claim) {
@@ -100,7 +99,7 @@ impl ClusterController {
         let mut failed: BTreeMap<ClaimName, String> = BTreeMap::new();
         for entry in unplaced {
             let is_held = entry.reasons.iter().any(|reason| reason.code == ReasonCode::HeldBack);
-            let Some(claim) = self.replaced_machine_of(entry).filter(|_| !is_held) else { continue };
+            let Some(claim) = replaced_machine_of(entry, &self.state).filter(|_| !is_held) else { continue };
             let why = entry.reasons.first().map_or("no NodePool takes it", |reason| reason.message.as_str());
             failed.entry(claim).or_insert_with(|| format!("pod {} has no other place: {why}", entry.pod));
         }
@@ -131,23 +130,32 @@ impl ClusterController {
         }
     }
 
-    /// Records that the removal of a machine begins, which may have been replaced.
-    pub(crate) fn record_replaced(&mut self, claim: &ClaimName) {
-        let is_replaced = self.state.replacement_of(claim).is_some();
-        if let Some(pool) = self.pool_of(claim).cloned().filter(|_| is_replaced) {
-            self.disruption.backoff.record_success(&pool, claim);
-        }
-    }
-
     fn fail_replacement(&mut self, claim: &ClaimName, why: &str, ctx: &mut Context<'_>) {
-        if let Some(pool) =
-            self.pool_of(claim).cloned().filter(|_| ctx.disabled_guards.is_enabled(Guard::ReplacementBackoff))
+        if let Some(pool) = self
+            .claims
+            .pool_of(claim, &self.state)
+            .cloned()
+            .filter(|_| ctx.disabled_guards.is_enabled(Guard::ReplacementBackoff))
         {
             self.disruption.backoff.record_failure(&pool, claim, ctx.now);
         }
-        self.note_ended_replacement(claim, Rejection::Scheduling, why);
+        self.note_ended_replacement(claim, Rejection::Scheduling, why, ctx.now);
         self.end_replacement(claim, ctx);
-        self.report_finding(Finding::ReplacementFailed { claim: claim.clone(), why: Text::from(why) }, ctx);
+        ctx.report_finding(Finding::ReplacementFailed { claim: claim.clone(), why: Text::from(why) });
+    }
+
+    /// Notes that the replacement of a machine ends without its removal, and counts it if its capacity did not come.
+    pub(crate) fn note_ended_replacement(
+        &mut self,
+        claim: &ClaimName,
+        rejection: Rejection,
+        why: &str,
+        now: Timestamp,
+    ) {
+        if let Some(begun) = self.state.replacement_of(claim).filter(|_| rejection == Rejection::Scheduling) {
+            self.lifecycle_counter.count_failed_replacement(begun.reason);
+        }
+        self.with_status_reporter(now, |reporter, view| reporter.note_ended_replacement(claim, rejection, why, view));
     }
 
     pub(crate) fn end_replacement(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
@@ -158,13 +166,26 @@ impl ClusterController {
     }
 
     fn is_backing_off(&self, claim: &ClaimName, now: Timestamp) -> bool {
-        self.pool_of(claim).is_some_and(|pool| self.disruption.backoff.until(pool, now).is_some())
+        self.claims.pool_of(claim, &self.state).is_some_and(|pool| self.disruption.backoff.until(pool, now).is_some())
     }
+}
 
-    /// The machine under the pod, if it is being replaced.
-    fn replaced_machine_of(&self, entry: &UnplacedPod) -> Option<ClaimName> {
-        let node = self.state.node(self.state.pod(&entry.pod)?.node.as_ref()?)?;
-        let claim = &self.state.claim_of_node(node)?.name;
-        self.state.replacement_of(claim).map(|_| claim.clone())
+/// Records that the removal of a machine begins, which may have been replaced.
+pub(crate) fn record_replaced(
+    claim: &ClaimName,
+    disruption: &mut Disruption,
+    claims: &NodeClaims,
+    state: &ClusterState,
+) {
+    let is_replaced = state.replacement_of(claim).is_some();
+    if let Some(pool) = claims.pool_of(claim, state).cloned().filter(|_| is_replaced) {
+        disruption.backoff.record_success(&pool, claim);
     }
+}
+
+/// The machine under the pod, if it is being replaced.
+fn replaced_machine_of(entry: &UnplacedPod, state: &ClusterState) -> Option<ClaimName> {
+    let node = state.node(state.pod(&entry.pod)?.node.as_ref()?)?;
+    let claim = &state.claim_of_node(node)?.name;
+    state.replacement_of(claim).map(|_| claim.clone())
 }

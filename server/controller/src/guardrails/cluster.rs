@@ -21,6 +21,8 @@ use model::{ClaimName, Millis, NodeName, PodKey, PoolName, Text, Timestamp};
 #[derive(Debug, Default)]
 pub(crate) struct ClusterGuardrails {
     quarantine: Option<Quarantine>,
+    /// Until when an operator's confirmation of the agent's snapshot is valid.
+    confirmed_until: Option<Timestamp>,
     /// Objects that the agent deleted recently without a preceding termination.
     unannounced_deletions: UnannouncedDeletions,
     /// Object counts of the cluster as persisted in the store.
@@ -68,6 +70,21 @@ impl ClusterGuardrails {
     /// The quarantine, to which observations and listings are passed.
     pub fn quarantine_mut(&mut self) -> Option<&mut Quarantine> {
         self.quarantine.as_mut()
+    }
+
+    /// Counts the agent's snapshot as confirmed by an operator until `until`.
+    pub fn confirm_snapshot(&mut self, until: Timestamp) {
+        self.confirmed_until = Some(until);
+    }
+
+    /// Ends an operator's confirmation: it concerns one snapshot.
+    pub fn end_confirmation(&mut self) {
+        self.confirmed_until = None;
+    }
+
+    /// Whether an operator has confirmed the agent's snapshot.
+    pub fn is_snapshot_confirmed(&self, now: Timestamp) -> bool {
+        self.confirmed_until.is_some_and(|until| now < until)
     }
 
     pub fn begin_quarantine(&mut self, quarantine: Quarantine) {

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 
 use super::launch_backoff::{BackedOffPods, UnboundLaunch};
 use super::rate_limits::{LimitBlock, Population};
-use super::{Block, BlockReason, Freeze, Guard, GuardrailsView, ReplacementRoom};
+use super::{Block, BlockReason, Guard, ReplacementRoom};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::{PlannedMachine, Removal, Settings, UnplacedPod};
+use crate::disruption::DecisionQueue;
+use crate::guardrails::ClusterGuardrails;
+use crate::nodeclaim::NodeClaims;
+use crate::provisioning::Provisioner;
+use crate::{PlannedMachine, Removal, UnplacedPod};
 use cluster::{ClusterState, PodRecord};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
@@ -15,59 +19,6 @@ use model::removal::RemovalReason;
 use model::{ClaimName, MicroUsd, Pod, PodKey, PoolName, Text, Timestamp};
 
 impl ClusterController {
-    /// Excludes frozen pools from planning. Existing and launching capacity stays usable.
-    pub(crate) fn exclude_frozen_pools(&self, input: &mut PlanningInput, ctx: &Context<'_>) {
-        for pool in &mut input.pools {
-            if let Some(freeze) = self.freeze_of_launches(&pool.name, ctx) {
-                pool.not_ready = Some(NotReady::NodePool(freeze));
-            }
-        }
-    }
-
-    /// The freeze that stops launches of a NodePool.
-    pub(crate) fn freeze_of_launches(&self, pool: &PoolName, ctx: &Context<'_>) -> Option<Text> {
-        ctx.guardrails.freezes().for_pool(&self.cluster, pool).map(|freeze| Text::from(freeze.to_string()))
-    }
-
-    /// The freeze that stops voluntary disruption of a NodePool.
-    pub(crate) fn freeze_of_disruption<'c>(&self, pool: &PoolName, ctx: &'c Context<'_>) -> Option<&'c Freeze> {
-        ctx.guardrails.freezes().for_disruption(&self.cluster, pool)
-    }
-
-    /// Has no machine launched for pods in launch backoff, which are placed on what exists all the same. Beside other pods
-    /// they are left to the next plan of the round, which takes them alone and launches nothing for pods.
-    ///
-    /// A plan of some pods may launch for each of them, so that these two kinds are never in one plan.
-    pub(crate) fn exclude_backed_off_pods(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> BackedOffPods {
-        let state = &self.state;
-        self.guardrails.retain_unbound_pods(|key, uid| {
-            state.pod(key).is_some_and(|pod| pod.uid == *uid && lacks_node(state, pod))
-        });
-        let mut backed_off = BackedOffPods::default();
-        if !self.guardrails.has_unbound_pods() {
-            return backed_off;
-        }
-        let delay = |pod: &Pod| self.guardrails.launch_delay(&pod.key(), ctx.now).map(Block::from);
-        let delayed: BTreeMap<PodKey, Block> =
-            input.pods.iter().filter_map(|pod| Some((pod.key(), delay(pod)?))).collect();
-        if delayed.is_empty() {
-            return backed_off;
-        }
-        if delayed.len() < input.pods.len() {
-            input.pods.retain(|pod| !delayed.contains_key(&pod.key()));
-            backed_off.deferred = delayed.into_keys().collect();
-            return backed_off;
-        }
-        for pool in input.pools.iter_mut().filter(|pool| pool.replicas.is_none()) {
-            pool.not_ready.get_or_insert(NotReady::NodePool(Text::from(IN_BACKOFF)));
-        }
-        for why in delayed.values() {
-            self.schedule_retry(why, ctx);
-        }
-        backed_off.held = delayed.into_iter().map(|(pod, why)| unplaced_pod(pod, &why)).collect();
-        backed_off
-    }
-
     /// Shortens a plan to the machines that the rate limits admit; the pods of the others wait.
     pub(crate) fn limit_launches(
         &mut self,
@@ -78,8 +29,12 @@ impl ClusterController {
     ) -> Vec<UnplacedPod> {
         let prices = plan.nodes.iter().chain(&plan.static_nodes);
         let prices = prices.map(|node| node.charged_price(&input.pools[node.pool as usize]));
-        let (admitted, held) =
-            ctx.guardrails.admit_launches(&ctx.settings.guardrails, self.population(ctx), prices, ctx.now);
+        let (admitted, held) = ctx.guardrails.admit_launches(
+            &ctx.settings.guardrails,
+            population(ctx, &self.claims, &self.decisions),
+            prices,
+            ctx.now,
+        );
         let Some(held) = held.map(Block::from) else { return Vec::new() };
         let cut: Vec<PlannedNode> = plan.nodes.drain(admitted.min(plan.nodes.len())..).collect();
         plan.static_nodes.truncate(admitted.saturating_sub(plan.nodes.len()));
@@ -87,7 +42,7 @@ impl ClusterController {
         report.lower_bound = MicroUsd(0);
         report.realised_cost = None;
         report.first_cost = None;
-        self.schedule_retry(&held, ctx);
+        schedule_retry(&held, ctx, &mut self.provisioner);
         let mut pods: Vec<u32> = cut.iter().flat_map(|node| node.pods.iter().copied()).collect();
         pods.sort_unstable();
         let waiting =
@@ -97,94 +52,12 @@ impl ClusterController {
         waiting
     }
 
-    /// Schedules planning for the time when the block ends.
-    fn schedule_retry(&mut self, held: &Block, ctx: &Context<'_>) {
-        let Some(until) = held.until else { return };
-        let again = until.max(ctx.now + ctx.settings.retry_delay);
-        self.provisioner.schedule_retry(again);
-    }
-
-    pub(crate) fn count_launches<'n>(
-        &self,
-        input: &PlanningInput,
-        machines: &[PlannedMachine],
-        nodes: impl Iterator<Item = &'n PlannedNode>,
-        ctx: &mut Context<'_>,
-    ) {
-        for (machine, node) in machines.iter().zip(nodes) {
-            let price = node.charged_price(&input.pools[node.pool as usize]);
-            ctx.guardrails.record_launch(&self.cluster, &machine.claim.name, price, ctx.now);
-        }
-    }
-
-    /// Counts machines that were just discovered in the cluster and are younger than the window:
-    /// another process may have launched them, and its fleet counters contain them.
-    pub(crate) fn count_discovered_launches(&self, ctx: &mut Context<'_>) {
-        let window = ctx.settings.guardrails.launches.window;
-        for machine in self.claims.iter().filter(|m| m.decision().is_none() && m.since() == ctx.now) {
-            let created = self.state.claim(machine.name()).and_then(|claim| claim.created);
-            let known = ctx.guardrails.contains_launch(&self.cluster, machine.name());
-            let recent = |at: &Timestamp| !known && ctx.now.duration_since(*at) < window;
-            if let Some(at) = created.filter(recent) {
-                let price = machine.instance().as_ref().map_or(MicroUsd(0), |instance| instance.price);
-                ctx.guardrails.restore_launch(&self.cluster, machine.name(), price, at);
-            }
-        }
-    }
-
-    /// Counts a launched machine for each of its pods that is not bound yet.
-    pub(crate) fn count_launch_attempts(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
-        let planned = self.claims.get(claim).and_then(|machine| machine.planned());
-        let pods = planned.map(|planned| planned.pods.clone()).unwrap_or_default();
-        for key in &pods {
-            self.count_unbound_launch(key, claim, ctx.now, ctx);
-        }
-    }
-
-    /// Counts the machine of `claim`, launched at `at`, for the pod, if that still needs one. Nobody tries to bind a pod that
-    /// runs, on a machine that it leaves: the machine launched for it before has failed it only if no other pod uses that.
-    pub(crate) fn count_unbound_launch(&mut self, key: &PodKey, claim: &ClaimName, at: Timestamp, ctx: &Context<'_>) {
-        let Some(pod) = self.state.pod(key).filter(|pod| lacks_node(&self.state, pod)) else { return };
-        let earlier = self.guardrails.last_launch_for(key).filter(|_| pod.node.is_some());
-        let is_used = |claim: &ClaimName| {
-            let node = self.state.node_of_claim(claim);
-            node.is_some_and(|node| self.state.pods_on(&node.name).any(|pod| pod.is_bound_workload()))
-        };
-        let launch = UnboundLaunch { claim, at, counts: !earlier.is_some_and(is_used) };
-        self.guardrails.record_unbound_pod(&ctx.settings.guardrails.launch_backoff, key, &pod.uid, launch);
-    }
-
     /// Whether a removal that was decided for `reason` may still begin.
     pub(crate) fn may_remove(&self, claim: &ClaimName, reason: RemovalReason, ctx: &Context<'_>) -> bool {
         !self.guardrails.is_quarantined()
             && !ctx.guardrails.is_breaker_engaged(&self.cluster)
-            && self.freeze_of_removal(claim, reason, ctx).is_none()
-            && self.pods_uncertain_until(claim, ctx).is_none()
-    }
-
-    /// The freeze that stops launches and removals in the NodePool of `claim`.
-    pub(crate) fn freeze_of<'c>(&self, claim: &ClaimName, ctx: &'c Context<'_>) -> Option<&'c Freeze> {
-        ctx.guardrails.freezes().for_pool(&self.cluster, self.pool_of(claim)?)
-    }
-
-    /// The freeze that stops a removal of `claim` for `reason`: of voluntary ones, also a freeze of
-    /// disruption alone.
-    pub(crate) fn freeze_of_removal<'c>(
-        &self,
-        claim: &ClaimName,
-        reason: RemovalReason,
-        ctx: &'c Context<'_>,
-    ) -> Option<&'c Freeze> {
-        if reason.is_forceful() {
-            return self.freeze_of(claim, ctx);
-        }
-        self.freeze_of_disruption(self.pool_of(claim)?, ctx)
-    }
-
-    /// The NodePool of `claim`.
-    pub(crate) fn pool_of(&self, claim: &ClaimName) -> Option<&PoolName> {
-        let pool = self.claims.get(claim).map(|machine| machine.pool());
-        pool.or_else(|| self.state.claim(claim).map(|claim| &claim.pool))
+            && self.step_view(ctx.now).freeze_of_removal(claim, reason, &ctx.guardrails).is_none()
+            && self.step_view(ctx.now).pods_uncertain_until(claim).is_none()
     }
 
     /// Returns those of the `removals` for `reason` that may begin. The others are evaluated again
@@ -200,22 +73,23 @@ impl ClusterController {
             return removals;
         }
         // What is held costs the price of all but that of what is admitted.
-        let all = self.price_of_removals(&removals);
+        let all = price_of_removals(&removals, &self.claims);
         if let Some(breaker) = ctx.guardrails.engaged_breaker(&ctx.settings.guardrails, &self.cluster) {
             let held = Block { reason: BlockReason::CircuitBreaker(breaker), until: None, price: all };
             self.guardrails.replace_removal_block(Some(held));
             return Vec::new();
         }
-        let freeze_of = |removal: &Removal| self.freeze_of_removal(&removal.claim, reason, ctx);
+        let view = self.step_view(ctx.now);
+        let freeze_of = |removal: &Removal| view.freeze_of_removal(&removal.claim, reason, &ctx.guardrails);
         let frozen = removals.iter().find_map(freeze_of).cloned();
         removals.retain(|removal| freeze_of(removal).is_none());
         // Removals that were reserved when their replacement began are admitted already.
         let is_reserved = |removal: &Removal| ctx.guardrails.is_removal_reserved(&self.cluster, &removal.claim);
         let (reserved, mut rest): (Vec<Removal>, Vec<Removal>) = removals.into_iter().partition(is_reserved);
-        let (admitted, held) = self.admit_removals(&rest, ctx);
+        let (admitted, held) = admit_removals(&rest, ctx, &self.claims, &self.decisions);
         rest.truncate(admitted);
         let removals: Vec<Removal> = reserved.into_iter().chain(rest).collect();
-        let price = MicroUsd(all.0.saturating_sub(self.price_of_removals(&removals).0));
+        let price = MicroUsd(all.0.saturating_sub(price_of_removals(&removals, &self.claims).0));
         let frozen = frozen.map(|freeze| Block { until: freeze.until, reason: BlockReason::Frozen(freeze), price });
         let held = held.map(|held| Block { price, ..Block::from(held) }).or(frozen);
         if let Some(until) = held.as_ref().and_then(|held| held.until) {
@@ -227,28 +101,13 @@ impl ClusterController {
         removals
     }
 
-    /// How many of `removals`, in this order, the rate limits admit now, and why not more.
-    fn admit_removals(&self, removals: &[Removal], ctx: &Context<'_>) -> (usize, Option<LimitBlock>) {
-        let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.claims.price_of(&removal.claim)).collect();
-        ctx.guardrails.admit_removals(&ctx.settings.guardrails, self.population(ctx), prices, ctx.now)
-    }
-
-    /// What the rate limits leave for replacements in this cluster; `None` if nothing is reserved for them.
-    pub(crate) fn replacement_room(&self, ctx: &Context<'_>) -> Option<ReplacementRoom> {
-        let population = self.population(ctx);
-        // A machine is replaced by two at most.
-        let launches = population.machines.saturating_mul(2);
-        let is_enabled = ctx.disabled_guards.is_enabled(Guard::ReservedRemoval);
-        is_enabled.then(|| ctx.guardrails.replacement_room(&ctx.settings.guardrails, population, launches, ctx.now))
-    }
-
     /// Reserves the removals of machines whose replacement begins, all of them or none; returns whether it did. So no
     /// machine is launched for one that may not be removed then.
     pub(crate) fn reserve_removals(&mut self, removals: &[Removal], ctx: &mut Context<'_>) -> bool {
         if !ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
             return true;
         }
-        let (admitted, held) = self.admit_removals(removals, ctx);
+        let (admitted, held) = admit_removals(removals, ctx, &self.claims, &self.decisions);
         if admitted < removals.len() {
             self.guardrails.replace_removal_block(held.map(Block::from));
             return false;
@@ -267,7 +126,8 @@ impl ClusterController {
         }
         let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.claims.price_of(&removal.claim)).collect();
         let settings = &ctx.settings.guardrails;
-        let (admitted, held) = ctx.guardrails.admit_launches(settings, self.population(ctx), prices, ctx.now);
+        let (admitted, held) =
+            ctx.guardrails.admit_launches(settings, population(ctx, &self.claims, &self.decisions), prices, ctx.now);
         removals.truncate(admitted);
         if let Some(held) = held.map(Block::from) {
             held.until.into_iter().for_each(|until| self.disruption.schedule_at(until));
@@ -298,35 +158,170 @@ impl ClusterController {
         }
     }
 
-    /// Price per hour of the machines that are to be removed.
-    fn price_of_removals(&self, removals: &[Removal]) -> MicroUsd {
-        MicroUsd(removals.iter().map(|removal| self.claims.price_of(&removal.claim).0).sum())
-    }
-
-    pub(crate) fn population(&self, ctx: &Context<'_>) -> Population<'_> {
-        ctx.guardrails.population(&self.cluster, self.remaining())
-    }
-
-    /// Number of machines that are not marked for removal.
-    pub(crate) fn remaining(&self) -> usize {
-        let staying = self.claims.iter().filter(|machine| machine.termination_reason().is_none()).count();
-        staying.saturating_sub(self.decisions.removals())
-    }
-
     /// Schedules planning and a removal pass at once: the limits of the fleet have changed.
     pub(crate) fn schedule_now(&mut self, now: Timestamp) {
         self.disruption.schedule_now();
         self.provisioner.replan_for_changed_limits(now);
     }
+}
 
-    pub(crate) fn guardrails_view(&self, guardrails: &super::Guardrails, settings: &Settings) -> GuardrailsView {
-        let suspicion = self.gc.suspicion();
-        let suspicion = suspicion.map(|suspicion| (Text::from(suspicion.loss.to_string()), suspicion.since));
-        GuardrailsView {
-            untrusted_listing: suspicion,
-            disruption_mode: settings.disruption.mode_of(&self.cluster),
-            ..GuardrailsView::of(guardrails, &self.guardrails, &settings.guardrails, &self.cluster)
+pub(crate) fn population<'c>(ctx: &'c Context<'_>, claims: &NodeClaims, decisions: &DecisionQueue) -> Population<'c> {
+    ctx.guardrails.population(&ctx.cluster, remaining(claims, decisions))
+}
+
+/// What the rate limits leave for replacements in this cluster; `None` if nothing is reserved for them.
+pub(crate) fn replacement_room(
+    ctx: &Context<'_>,
+    claims: &NodeClaims,
+    decisions: &DecisionQueue,
+) -> Option<ReplacementRoom> {
+    let population = population(ctx, claims, decisions);
+    // A machine is replaced by two at most.
+    let launches = population.machines.saturating_mul(2);
+    let is_enabled = ctx.disabled_guards.is_enabled(Guard::ReservedRemoval);
+    is_enabled.then(|| ctx.guardrails.replacement_room(&ctx.settings.guardrails, population, launches, ctx.now))
+}
+
+/// How many of `removals`, in this order, the rate limits admit now, and why not more.
+fn admit_removals(
+    removals: &[Removal],
+    ctx: &Context<'_>,
+    claims: &NodeClaims,
+    decisions: &DecisionQueue,
+) -> (usize, Option<LimitBlock>) {
+    let prices: Vec<MicroUsd> = removals.iter().map(|removal| claims.price_of(&removal.claim)).collect();
+    ctx.guardrails.admit_removals(&ctx.settings.guardrails, population(ctx, claims, decisions), prices, ctx.now)
+}
+
+/// Counts the machine of `claim`, launched at `at`, for the pod, if that still needs one. Nobody tries to bind a pod that
+/// runs, on a machine that it leaves: the machine launched for it before has failed it only if no other pod uses that.
+pub(crate) fn count_unbound_launch(
+    key: &PodKey,
+    claim: &ClaimName,
+    at: Timestamp,
+    ctx: &Context<'_>,
+    guardrails: &mut ClusterGuardrails,
+    state: &ClusterState,
+) {
+    let Some(pod) = state.pod(key).filter(|pod| lacks_node(state, pod)) else { return };
+    let earlier = guardrails.last_launch_for(key).filter(|_| pod.node.is_some());
+    let is_used = |claim: &ClaimName| {
+        let node = state.node_of_claim(claim);
+        node.is_some_and(|node| state.pods_on(&node.name).any(|pod| pod.is_bound_workload()))
+    };
+    let launch = UnboundLaunch { claim, at, counts: !earlier.is_some_and(is_used) };
+    guardrails.record_unbound_pod(&ctx.settings.guardrails.launch_backoff, key, &pod.uid, launch);
+}
+
+/// Counts a launched machine for each of its pods that is not bound yet.
+pub(crate) fn count_launch_attempts(
+    claim: &ClaimName,
+    ctx: &Context<'_>,
+    guardrails: &mut ClusterGuardrails,
+    claims: &NodeClaims,
+    state: &ClusterState,
+) {
+    let planned = claims.get(claim).and_then(|machine| machine.planned());
+    let pods = planned.map(|planned| planned.pods.clone()).unwrap_or_default();
+    for key in &pods {
+        count_unbound_launch(key, claim, ctx.now, ctx, guardrails, state);
+    }
+}
+
+/// Has no machine launched for pods in launch backoff, which are placed on what exists all the same. Beside other pods
+/// they are left to the next plan of the round, which takes them alone and launches nothing for pods.
+///
+/// A plan of some pods may launch for each of them, so that these two kinds are never in one plan.
+pub(crate) fn exclude_backed_off_pods(
+    input: &mut PlanningInput,
+    ctx: &Context<'_>,
+    guardrails: &mut ClusterGuardrails,
+    provisioner: &mut Provisioner,
+    state: &ClusterState,
+) -> BackedOffPods {
+    let state = state;
+    guardrails
+        .retain_unbound_pods(|key, uid| state.pod(key).is_some_and(|pod| pod.uid == *uid && lacks_node(state, pod)));
+    let mut backed_off = BackedOffPods::default();
+    if !guardrails.has_unbound_pods() {
+        return backed_off;
+    }
+    let delay = |pod: &Pod| guardrails.launch_delay(&pod.key(), ctx.now).map(Block::from);
+    let delayed: BTreeMap<PodKey, Block> = input.pods.iter().filter_map(|pod| Some((pod.key(), delay(pod)?))).collect();
+    if delayed.is_empty() {
+        return backed_off;
+    }
+    if delayed.len() < input.pods.len() {
+        input.pods.retain(|pod| !delayed.contains_key(&pod.key()));
+        backed_off.deferred = delayed.into_keys().collect();
+        return backed_off;
+    }
+    for pool in input.pools.iter_mut().filter(|pool| pool.replicas.is_none()) {
+        pool.not_ready.get_or_insert(NotReady::NodePool(Text::from(IN_BACKOFF)));
+    }
+    for why in delayed.values() {
+        schedule_retry(why, ctx, provisioner);
+    }
+    backed_off.held = delayed.into_iter().map(|(pod, why)| unplaced_pod(pod, &why)).collect();
+    backed_off
+}
+
+/// Schedules planning for the time when the block ends.
+pub(crate) fn schedule_retry(held: &Block, ctx: &Context<'_>, provisioner: &mut Provisioner) {
+    let Some(until) = held.until else { return };
+    let again = until.max(ctx.now + ctx.settings.retry_delay);
+    provisioner.schedule_retry(again);
+}
+
+/// Number of machines that are not marked for removal.
+pub(crate) fn remaining(claims: &NodeClaims, decisions: &DecisionQueue) -> usize {
+    let staying = claims.iter().filter(|machine| machine.termination_reason().is_none()).count();
+    staying.saturating_sub(decisions.removals())
+}
+
+/// Price per hour of the machines that are to be removed.
+fn price_of_removals(removals: &[Removal], claims: &NodeClaims) -> MicroUsd {
+    MicroUsd(removals.iter().map(|removal| claims.price_of(&removal.claim).0).sum())
+}
+
+/// Counts machines that were just discovered in the cluster and are younger than the window:
+/// another process may have launched them, and its fleet counters contain them.
+pub(crate) fn count_discovered_launches(ctx: &mut Context<'_>, claims: &NodeClaims, state: &ClusterState) {
+    let window = ctx.settings.guardrails.launches.window;
+    for machine in claims.iter().filter(|m| m.decision().is_none() && m.since() == ctx.now) {
+        let created = state.claim(machine.name()).and_then(|claim| claim.created);
+        let known = ctx.guardrails.contains_launch(&ctx.cluster, machine.name());
+        let recent = |at: &Timestamp| !known && ctx.now.duration_since(*at) < window;
+        if let Some(at) = created.filter(recent) {
+            let price = machine.instance().as_ref().map_or(MicroUsd(0), |instance| instance.price);
+            ctx.guardrails.restore_launch(&ctx.cluster, machine.name(), price, at);
         }
+    }
+}
+
+/// Excludes frozen pools from planning. Existing and launching capacity stays usable.
+pub(crate) fn exclude_frozen_pools(input: &mut PlanningInput, ctx: &Context<'_>) {
+    for pool in &mut input.pools {
+        if let Some(freeze) = freeze_of_launches(&pool.name, ctx) {
+            pool.not_ready = Some(NotReady::NodePool(freeze));
+        }
+    }
+}
+
+/// The freeze that stops launches of a NodePool.
+pub(crate) fn freeze_of_launches(pool: &PoolName, ctx: &Context<'_>) -> Option<Text> {
+    ctx.guardrails.freezes().for_pool(&ctx.cluster, pool).map(|freeze| Text::from(freeze.to_string()))
+}
+
+pub(crate) fn count_launches<'n>(
+    input: &PlanningInput,
+    machines: &[PlannedMachine],
+    nodes: impl Iterator<Item = &'n PlannedNode>,
+    ctx: &mut Context<'_>,
+) {
+    for (machine, node) in machines.iter().zip(nodes) {
+        let price = node.charged_price(&input.pools[node.pool as usize]);
+        ctx.guardrails.record_launch(&ctx.cluster, &machine.claim.name, price, ctx.now);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use model::removal::RemovalReason;
 use model::{ClusterName, PoolName, Text, Timestamp};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +90,13 @@ impl Freezes {
     #[must_use]
     pub fn for_disruption(&self, cluster: &ClusterName, pool: &PoolName) -> Option<&Freeze> {
         self.all.iter().find(|freeze| freeze.covers(cluster, Some(pool)))
+    }
+
+    /// The freeze that stops a removal for `reason` in `pool` of `cluster`: a freeze of disruption alone stops voluntary
+    /// ones.
+    #[must_use]
+    pub fn for_removal(&self, cluster: &ClusterName, pool: &PoolName, reason: RemovalReason) -> Option<&Freeze> {
+        if reason.is_forceful() { self.for_pool(cluster, pool) } else { self.for_disruption(cluster, pool) }
     }
 
     /// Freezes that concern `cluster`.

@@ -15,28 +15,12 @@
 
 use super::disabled_guards::Guard;
 use crate::cluster_controller::{ClusterController, Context};
-use crate::nodeclaim::{ManagedClaim, StageKind};
-use cluster::{NodeRecord, PodRecord, Target};
+use crate::guardrails::ClusterGuardrails;
+use crate::nodeclaim::{ManagedClaim, NodeClaims, StageKind};
+use cluster::{ClusterState, NodeRecord, PodRecord, Target};
 use model::{ClaimName, Millis, Timestamp};
 
 impl ClusterController {
-    /// Has the drain of an expired machine wait for its replacements, if its NodePool asks for it.
-    pub(crate) fn await_replacement_of_expired(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
-        let Some(record) = self.state.claim(claim) else { return };
-        if self.state.pool(&record.pool).is_some_and(|pool| pool.disruption.expire_replace_first) {
-            self.await_replacement(claim, ctx);
-        }
-    }
-
-    /// Has the drain of a machine wait for its replacements.
-    pub(crate) fn await_replacement(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
-        let Some(record) = self.state.claim(claim) else { return };
-        let launch = ctx.settings.launch_timeout + ctx.settings.registration_timeout;
-        // The rest of the grace period is left to the pods.
-        let grace = record.termination_grace_period.map(|grace| Millis::new(grace.get() / 2));
-        self.guardrails.await_replacement(claim.clone(), ctx.now + grace.map_or(launch, |grace| grace.min(launch)));
-    }
-
     /// Begins the drains that waited for replacements which are ready, and forgets ended waits.
     pub(crate) fn begin_drains_with_ready_replacements(&mut self, ctx: &mut Context<'_>) {
         let awaited: Vec<ClaimName> = self.guardrails.awaited_replacements().cloned().collect();
@@ -47,7 +31,7 @@ impl ClusterController {
                 .is_some_and(|machine| machine.stage() == StageKind::Draining && machine.waits_for_time(ctx.now));
             if !waits {
                 self.guardrails.stop_awaiting_replacement(&claim);
-            } else if self.is_replaced(&claim, ctx.now) {
+            } else if is_replaced(&claim, ctx.now, &self.state) {
                 self.stop_awaiting_replacement(&claim, ctx);
             }
         }
@@ -60,24 +44,12 @@ impl ClusterController {
         }
     }
 
-    /// Whether every pod that the drain of `claim` evicts is assigned to a ready Node.
-    fn is_replaced(&self, claim: &ClaimName, now: Timestamp) -> bool {
-        let Some(node) = self.state.node_of_claim(claim) else { return true };
-        let is_usable = |node: Option<&NodeRecord>| node.is_some_and(|node| node.ready && node.is_initialized());
-        let has_place = |pod: &PodRecord| match self.state.assignments().get(&pod.key).map(|found| &found.target) {
-            Some(Target::Node(name)) => is_usable(self.state.node(name)),
-            Some(Target::Claim(claim)) => is_usable(self.state.node_of_claim(claim)),
-            None => false,
-        };
-        self.state.pods_to_move_from(&node.name, now).all(has_place)
-    }
-
     /// Drains the machine of `claim` now, or as soon as its pods are planned; one that is replaced
     /// first, as soon as its replacements are ready.
     pub(crate) fn drain_when_replaced(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         if let Some(until) = self.guardrails.replacement_awaited_until(claim)
             && self.is_ready()
-            && self.has_demand_on(claim, ctx)
+            && has_demand_on(claim, ctx, &self.state)
         {
             if let Some(machine) = self.claims.get_mut(claim) {
                 machine.postpone(until);
@@ -85,7 +57,7 @@ impl ClusterController {
             return;
         }
         let wait = ctx.settings.guardrails.replacement_wait;
-        if wait <= Millis::ZERO || !self.is_ready() || !self.has_demand_on(claim, ctx) {
+        if wait <= Millis::ZERO || !self.is_ready() || !has_demand_on(claim, ctx, &self.state) {
             return self.drain_node(claim, ctx);
         }
         let until = ctx.now + wait;
@@ -116,25 +88,64 @@ impl ClusterController {
         self.provisioner.needs_nodes_until(&self.state, ctx.settings, ctx.now)
     }
 
-    fn has_demand_on(&self, claim: &ClaimName, ctx: &Context<'_>) -> bool {
-        let Some(node) = self.state.node_of_claim(claim) else { return false };
-        self.state.pods_on(&node.name).any(|pod| self.state.is_demand(pod, ctx.now))
-    }
-
-    /// NodeClaims of machines that wait for a plan of their pods before they are drained.
-    pub(crate) fn waiting_drains(&self, now: Timestamp) -> Vec<ClaimName> {
-        let waits = |machine: &&ManagedClaim| machine.stage() == StageKind::Draining && machine.waits_for_time(now);
-        let waiting = self.claims.iter().filter(waits);
-        waiting.map(|machine| machine.name().clone()).collect()
-    }
-
     /// Begins the drains of `planned` that still wait for their plan, and not for more.
     pub(crate) fn begin_replaced_drains(&mut self, planned: &[ClaimName], ctx: &mut Context<'_>) {
-        for claim in self.waiting_drains(ctx.now).into_iter().filter(|claim| planned.contains(claim)) {
+        for claim in waiting_drains(ctx.now, &self.claims).into_iter().filter(|claim| planned.contains(claim)) {
             if self.guardrails.replacement_awaited_until(&claim).is_some() {
                 continue;
             }
             self.drain_node(&claim, ctx);
         }
     }
+}
+
+/// Has the drain of an expired machine wait for its replacements, if its NodePool asks for it.
+pub(crate) fn await_replacement_of_expired(
+    claim: &ClaimName,
+    ctx: &Context<'_>,
+    guardrails: &mut ClusterGuardrails,
+    state: &ClusterState,
+) {
+    let Some(record) = state.claim(claim) else { return };
+    if state.pool(&record.pool).is_some_and(|pool| pool.disruption.expire_replace_first) {
+        await_replacement(claim, ctx, guardrails, state);
+    }
+}
+
+/// Has the drain of a machine wait for its replacements.
+pub(crate) fn await_replacement(
+    claim: &ClaimName,
+    ctx: &Context<'_>,
+    guardrails: &mut ClusterGuardrails,
+    state: &ClusterState,
+) {
+    let Some(record) = state.claim(claim) else { return };
+    let launch = ctx.settings.launch_timeout + ctx.settings.registration_timeout;
+    // The rest of the grace period is left to the pods.
+    let grace = record.termination_grace_period.map(|grace| Millis::new(grace.get() / 2));
+    guardrails.await_replacement(claim.clone(), ctx.now + grace.map_or(launch, |grace| grace.min(launch)));
+}
+
+/// NodeClaims of machines that wait for a plan of their pods before they are drained.
+pub(crate) fn waiting_drains(now: Timestamp, claims: &NodeClaims) -> Vec<ClaimName> {
+    let waits = |machine: &&ManagedClaim| machine.stage() == StageKind::Draining && machine.waits_for_time(now);
+    let waiting = claims.iter().filter(waits);
+    waiting.map(|machine| machine.name().clone()).collect()
+}
+
+fn has_demand_on(claim: &ClaimName, ctx: &Context<'_>, state: &ClusterState) -> bool {
+    let Some(node) = state.node_of_claim(claim) else { return false };
+    state.pods_on(&node.name).any(|pod| state.is_demand(pod, ctx.now))
+}
+
+/// Whether every pod that the drain of `claim` evicts is assigned to a ready Node.
+fn is_replaced(claim: &ClaimName, now: Timestamp, state: &ClusterState) -> bool {
+    let Some(node) = state.node_of_claim(claim) else { return true };
+    let is_usable = |node: Option<&NodeRecord>| node.is_some_and(|node| node.ready && node.is_initialized());
+    let has_place = |pod: &PodRecord| match state.assignments().get(&pod.key).map(|found| &found.target) {
+        Some(Target::Node(name)) => is_usable(state.node(name)),
+        Some(Target::Claim(claim)) => is_usable(state.node_of_claim(claim)),
+        None => false,
+    };
+    state.pods_to_move_from(&node.name, now).all(has_place)
 }

@@ -12,6 +12,9 @@
 
 use super::RecentLaunch;
 use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::ClusterGuardrails;
+use crate::guardrails::enforcement::count_unbound_launch;
+use cluster::ClusterState;
 use model::Timestamp;
 
 impl ClusterController {
@@ -25,17 +28,17 @@ impl ClusterController {
             self.guardrails.keep_recent_launches(past);
         }
     }
+}
 
-    /// Restores the launch backoff after the first accepted snapshot: pods that still wait were
-    /// bound to none of the launched machines.
-    pub(crate) fn restore_launch_backoff(&mut self, ctx: &Context<'_>) {
-        let launches = self.guardrails.take_recent_launches();
-        for launch in launches.iter().filter(|launch| launch.launched == Some(true)) {
-            for key in &launch.pods {
-                let was_there = |created: Option<Timestamp>| created.is_none_or(|created| created <= launch.begun);
-                if self.state.pod(key).is_some_and(|pod| was_there(pod.created)) {
-                    self.count_unbound_launch(key, &launch.claim, launch.begun, ctx);
-                }
+/// Restores the launch backoff after the first accepted snapshot: pods that still wait were
+/// bound to none of the launched machines.
+pub(crate) fn restore_launch_backoff(ctx: &Context<'_>, guardrails: &mut ClusterGuardrails, state: &ClusterState) {
+    let launches = guardrails.take_recent_launches();
+    for launch in launches.iter().filter(|launch| launch.launched == Some(true)) {
+        for key in &launch.pods {
+            let was_there = |created: Option<Timestamp>| created.is_none_or(|created| created <= launch.begun);
+            if state.pod(key).is_some_and(|pod| was_there(pod.created)) {
+                count_unbound_launch(key, &launch.claim, launch.begun, ctx, guardrails, state);
             }
         }
     }

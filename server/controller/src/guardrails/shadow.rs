@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::shadow_content::ShadowContent;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption::selection::RemovalRecord;
+use crate::nodeclaim::NodeClaims;
 use crate::order::charged_cost;
 use crate::{Decision, DecisionInput, DecisionReason, Removal, UnplacedPod};
 use model::input::PlanningInput;
@@ -68,28 +69,13 @@ impl ClusterController {
         let sentence =
             |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
         let would = removals.iter().map(sentence).collect();
-        let notes = self.price_note(reason, removals).into_iter().collect();
+        let notes = price_note(reason, removals, &self.claims).into_iter().collect();
         let (basis, removal_record) = match basis {
             ShadowInput::Plan(basis) => (basis, None),
             ShadowInput::Removal(basis) => (None, basis),
         };
         let decision = Decision { would, notes, basis, removal_record, ..self.shadow_decision(reason, ctx) };
         self.record_if_changed(decision, ctx);
-    }
-
-    /// What the machines of voluntary `removals` cost; empty ones need no other machine, so that it
-    /// is saved.
-    fn price_note(&self, reason: DecisionReason, removals: &[Removal]) -> Option<String> {
-        let DecisionReason::Disruption(method) = reason else { return None };
-        let cost = MicroUsd(removals.iter().map(|removal| self.claims.price_of(&removal.claim).0).sum());
-        match method.removal {
-            _ if removals.is_empty() => None,
-            RemovalReason::Empty => Some(format!("would save ${cost} an hour")),
-            removal if !removal.is_forceful() => {
-                Some(format!("the machines that it would remove cost ${cost} an hour"))
-            }
-            _ => None,
-        }
     }
 
     fn record_if_changed(&mut self, decision: Decision, ctx: &mut Context<'_>) {
@@ -100,6 +86,19 @@ impl ClusterController {
 
     fn shadow_decision(&self, reason: DecisionReason, ctx: &mut Context<'_>) -> Decision {
         Decision { shadow: true, ..self.new_decision(reason, ctx) }
+    }
+}
+
+/// What the machines of voluntary `removals` cost; empty ones need no other machine, so that it
+/// is saved.
+fn price_note(reason: DecisionReason, removals: &[Removal], claims: &NodeClaims) -> Option<String> {
+    let DecisionReason::Disruption(method) = reason else { return None };
+    let cost = MicroUsd(removals.iter().map(|removal| claims.price_of(&removal.claim).0).sum());
+    match method.removal {
+        _ if removals.is_empty() => None,
+        RemovalReason::Empty => Some(format!("would save ${cost} an hour")),
+        removal if !removal.is_forceful() => Some(format!("the machines that it would remove cost ${cost} an hour")),
+        _ => None,
     }
 }
 

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::ObjectCounts;
 use super::quarantine::{LossEvidence, Quarantine, SuspectedLoss, detect_loss, detect_missing_pods};
-use super::unannounced_deletions;
+use super::{ObjectCounts, unannounced_deletions};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::nodeclaim::NodeClaims;
+use crate::step_view::StepView;
 use crate::{Effect, LaunchState, Listing, Removal};
 use cluster::{ClusterSnapshot, ClusterState, Key, Observation};
 use model::{ClaimName, Millis, ProviderId, Text, Timestamp};
@@ -15,6 +16,20 @@ use model::{ClaimName, Millis, ProviderId, Text, Timestamp};
 /// agent observes a pod event there. An agent that misses the pods does so until its watch
 /// restarts, and each attempt costs the API server a list.
 const OCCUPIED_FOR: Millis = Millis::from_mins(10);
+
+impl StepView<'_> {
+    /// Until when the Node of `claim` may not be empty: it lost pods without announcement, or the
+    /// API server listed pods that the agent does not report.
+    pub(crate) fn pods_uncertain_until(&self, claim: &ClaimName) -> Option<Timestamp> {
+        let node = self.state.node_of_claim(claim)?;
+        let lost = self.guardrails.last_pod_loss_expiry(&node.name, self.settings().guardrails.quarantine.window);
+        // A later pod event proves that the watch of that Node's pods works.
+        let unseen = |at: &Timestamp| self.state.last_pod_event(&node.name).is_none_or(|event| event <= *at);
+        let occupied = self.claims.get(claim).and_then(|machine| machine.occupied_at()).filter(unseen);
+        let occupied = occupied.map(|at| at + OCCUPIED_FOR);
+        lost.max(occupied).filter(|until| *until > self.now)
+    }
+}
 
 impl ClusterController {
     /// Returns the observation if it is accepted. After a rejected snapshot, all later observations
@@ -62,7 +77,7 @@ impl ClusterController {
             loss.pods && (self.guardrails.has_restored_counts() || self.state.lost_all_pods_of_namespace(&snapshot));
         let reported = (Quarantine::state_of_snapshot(snapshot, ctx.now), shown);
         let resync_at = ctx.now + rule.confirm_after;
-        let mut quarantine = self.new_quarantine(loss, LossEvidence::Snapshot, reported, resync_at, ctx);
+        let mut quarantine = new_quarantine(loss, LossEvidence::Snapshot, reported, resync_at, ctx);
         if let Some(first) = known.filter(|known| known.matches_counts(rule, shown)) {
             quarantine = quarantine.continue_from(first, ctx.now);
             let ran = self.known_running_instances(&quarantine, ctx);
@@ -81,7 +96,9 @@ impl ClusterController {
         let rule = &ctx.settings.guardrails.quarantine;
         let lost =
             self.state.unannounced_deletion(&key).filter(|_| rule.window > Millis::ZERO && self.state.is_synced());
-        let Some(object) = lost.filter(|_| !self.is_leaving(&key)) else { return Some(Observation::Delete(key)) };
+        let Some(object) = lost.filter(|_| !is_leaving(&key, &self.claims, &self.state)) else {
+            return Some(Observation::Delete(key));
+        };
         self.guardrails.expire_unannounced_deletions(rule.window, ctx.now);
         let present = ObjectCounts::of_state(&self.state, 0);
         let had = present.plus(self.guardrails.unannounced_counts());
@@ -96,39 +113,16 @@ impl ClusterController {
         reported.apply(Observation::Delete(key), ctx.now);
         self.restore_deleted_objects(ctx.now);
         let evidence = LossEvidence::UnannouncedDeletions { window_s: rule.window.as_secs() };
-        let quarantine = self.new_quarantine(loss, evidence, (reported, has), ctx.now, ctx);
+        let quarantine = new_quarantine(loss, evidence, (reported, has), ctx.now, ctx);
         self.enter_quarantine(quarantine);
         None
-    }
-
-    /// Whether the machine that the object belongs to is terminating. Its NodeClaim may be deleted
-    /// before its Node.
-    fn is_leaving(&self, key: &Key) -> bool {
-        let claim = match key {
-            Key::Claim(claim) => Some(claim.clone()),
-            Key::Node(node) => self.state.node(node).and_then(|node| self.claims.name_of_instance(&node.provider_id)),
-            _ => None,
-        };
-        claim.and_then(|claim| self.claims.get(&claim)).is_some_and(|machine| machine.termination_reason().is_some())
-    }
-
-    fn new_quarantine(
-        &self,
-        loss: SuspectedLoss,
-        evidence: LossEvidence,
-        reported: (Box<ClusterState>, ObjectCounts),
-        resync_at: Timestamp,
-        ctx: &Context<'_>,
-    ) -> Quarantine {
-        let reason = loss.quarantine_reason(&ctx.settings.guardrails.quarantine, &self.cluster, evidence);
-        Quarantine::begin(loss, reason, reported, resync_at, ctx.now)
     }
 
     /// Rejects further observations; an earlier confirmation by the operator does not apply to
     /// them.
     fn enter_quarantine(&mut self, quarantine: Quarantine) {
         self.guardrails.begin_quarantine(quarantine);
-        self.operator_confirmed_until = None;
+        self.guardrails.end_confirmation();
         self.state.mark_unsynced();
     }
 
@@ -206,24 +200,12 @@ impl ClusterController {
         self.guardrails.quarantine().filter(|_| self.connected).map(Quarantine::next_resync)
     }
 
-    /// Until when the Node of `claim` may not be empty: it lost pods without announcement, or the
-    /// API server listed pods that the agent does not report.
-    pub(crate) fn pods_uncertain_until(&self, claim: &ClaimName, ctx: &Context<'_>) -> Option<Timestamp> {
-        let node = self.state.node_of_claim(claim)?;
-        let lost = self.guardrails.last_pod_loss_expiry(&node.name, ctx.settings.guardrails.quarantine.window);
-        // A later pod event proves that the watch of that Node's pods works.
-        let unseen = |at: &Timestamp| self.state.last_pod_event(&node.name).is_none_or(|event| event <= *at);
-        let occupied = self.claims.get(claim).and_then(|machine| machine.occupied_at()).filter(unseen);
-        let occupied = occupied.map(|at| at + OCCUPIED_FOR);
-        lost.max(occupied).filter(|until| *until > ctx.now)
-    }
-
     /// Excludes removals from Nodes that lost pods, possibly through a fault of the agent; they are
     /// evaluated again once that is known.
     pub(crate) fn exclude_uncertain_removals(&mut self, removals: &mut Vec<Removal>, ctx: &Context<'_>) {
         let mut again: Option<Timestamp> = None;
         removals.retain(|removal| {
-            let until = self.pods_uncertain_until(&removal.claim, ctx);
+            let until = self.step_view(ctx.now).pods_uncertain_until(&removal.claim);
             again = again.into_iter().chain(until).min();
             until.is_none()
         });
@@ -248,4 +230,26 @@ impl ClusterController {
             .counts_write_due(&ctx.settings.guardrails.quarantine, counts, ctx.now)
             .filter(|_| self.is_ready())
     }
+}
+
+fn new_quarantine(
+    loss: SuspectedLoss,
+    evidence: LossEvidence,
+    reported: (Box<ClusterState>, ObjectCounts),
+    resync_at: Timestamp,
+    ctx: &Context<'_>,
+) -> Quarantine {
+    let reason = loss.quarantine_reason(&ctx.settings.guardrails.quarantine, &ctx.cluster, evidence);
+    Quarantine::begin(loss, reason, reported, resync_at, ctx.now)
+}
+
+/// Whether the machine that the object belongs to is terminating. Its NodeClaim may be deleted
+/// before its Node.
+fn is_leaving(key: &Key, claims: &NodeClaims, state: &ClusterState) -> bool {
+    let claim = match key {
+        Key::Claim(claim) => Some(claim.clone()),
+        Key::Node(node) => state.node(node).and_then(|node| claims.name_of_instance(&node.provider_id)),
+        _ => None,
+    };
+    claim.and_then(|claim| claims.get(&claim)).is_some_and(|machine| machine.termination_reason().is_some())
 }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use super::ledger::HoldPlan;
 use super::{CapacityHold, HOLD, HoldEnd, HoldId, HoldKind, HoldPlace};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::enforcement::freeze_of_launches;
 use crate::order::charged_cost;
 use crate::provisioning::pending_plan::{have_limits_room, is_node_still_usable};
+use crate::provisioning::plan_assignment::{price_date, restrict_input};
 use crate::provisioning::{PlanAnswer, PlanJob, PlanRequest, Planned};
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, PlannedMachine};
-use cluster::Target;
+use cluster::{ClusterState, Target};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, ReasonCode};
 use model::{ClaimName, MicroUsd, Millis, Pod, Requirement, Text};
@@ -38,7 +40,7 @@ impl ClusterController {
         let pods_are_due = self.provisioner.next_plan_at(ctx.settings, ctx.now).is_some_and(|due| due <= ctx.now);
         let Some(hold) = self.holds.next_to_plan(pods_are_due, ctx.now).cloned() else { return };
         let mut input = self.state.planning_input_for(Vec::new(), &ctx.settings.policy, ctx.now);
-        self.restrict_input(&mut input, ctx);
+        restrict_input(&mut input, ctx, &mut self.guardrails, &mut self.provisioner, &self.state);
         input.policy.search_steps = 0;
         let pod_sets = add_pods(&mut input, &hold);
         if hold.kind == HoldKind::Dedicated {
@@ -123,7 +125,7 @@ impl ClusterController {
         let sentences: Vec<String> = first.into_iter().flat_map(|entry| entry.reasons.iter()).map(sentence).collect();
         let count = report.unschedulable.len();
         let why = format!("{count} of its pods fit nowhere: {}", sentences.join("; "));
-        let is_frozen = input.pools.iter().any(|pool| self.freeze_of_launches(&pool.name, ctx).is_some());
+        let is_frozen = input.pools.iter().any(|pool| freeze_of_launches(&pool.name, ctx).is_some());
         if is_frozen || reasons().any(|reason| reason.code == ReasonCode::HeldBack) {
             return Refusal::Later(why, ctx.settings.retry_delay);
         }
@@ -140,11 +142,11 @@ impl ClusterController {
         ctx: &mut Context<'_>,
     ) {
         let (id, machines, _) = self.assign_plan(&input, &plan, ctx);
-        let places = self.places(&input, &plan, &machines, &asked.pod_sets);
+        let places = places(&input, &plan, &machines, &asked.pod_sets, &self.state);
         let Some(status) = self.holds.place(&hold.id, places, id) else { return };
         self.publish_bookings(ctx.now);
         let decision = Decision {
-            price_date: self.price_date(&machines),
+            price_date: price_date(&machines, &self.state),
             launches: machines,
             holds: vec![(hold.id.clone(), status)],
             new_cost: charged_cost(&input, &plan),
@@ -158,43 +160,42 @@ impl ClusterController {
         };
         self.record_decision(decision, ctx);
     }
+}
 
-    /// The places of the pods of a plan, whose machines are in the order of its nodes.
-    fn places(
-        &self,
-        input: &PlanningInput,
-        plan: &Plan,
-        machines: &[PlannedMachine],
-        pod_sets: &[u32],
-    ) -> Vec<HoldPlace> {
-        let mut counts: BTreeMap<(Target, u32), u32> = BTreeMap::new();
-        for (pod, node) in &plan.placements {
-            let node = &input.nodes[*node as usize];
-            let record = self.state.node(&node.name);
-            let claim = match record {
-                Some(record) => self.state.claim_of_node(record).map(|claim| claim.name.clone()),
-                None => Some(ClaimName::from(node.name.as_text())),
-            };
-            let target = claim.map_or_else(|| Target::Node(node.name.clone()), Target::Claim);
-            *counts.entry((target, pod_sets[*pod as usize])).or_default() += 1;
-        }
-        let existing = counts.into_iter();
-        let existing =
-            existing.map(|((target, pod_set), pods)| HoldPlace { target, pod_set, pods, price: MicroUsd(0) });
-        let launched = machines.iter().zip(&plan.nodes).flat_map(|(machine, node)| {
-            let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-            node.pods.iter().for_each(|pod| *counts.entry(pod_sets[*pod as usize]).or_default() += 1);
-            let target = Target::Claim(machine.claim.name.clone());
-            let cost = node.charged_cost(&input.pools[node.pool as usize]);
-            let first = counts.keys().next().copied();
-            let place = move |(pod_set, pods)| {
-                let price = if Some(pod_set) == first { cost } else { MicroUsd(0) };
-                HoldPlace { target: target.clone(), pod_set, pods, price }
-            };
-            counts.into_iter().map(place).collect::<Vec<_>>()
-        });
-        existing.chain(launched).collect()
+/// The places of the pods of a plan, whose machines are in the order of its nodes.
+fn places(
+    input: &PlanningInput,
+    plan: &Plan,
+    machines: &[PlannedMachine],
+    pod_sets: &[u32],
+    state: &ClusterState,
+) -> Vec<HoldPlace> {
+    let mut counts: BTreeMap<(Target, u32), u32> = BTreeMap::new();
+    for (pod, node) in &plan.placements {
+        let node = &input.nodes[*node as usize];
+        let record = state.node(&node.name);
+        let claim = match record {
+            Some(record) => state.claim_of_node(record).map(|claim| claim.name.clone()),
+            None => Some(ClaimName::from(node.name.as_text())),
+        };
+        let target = claim.map_or_else(|| Target::Node(node.name.clone()), Target::Claim);
+        *counts.entry((target, pod_sets[*pod as usize])).or_default() += 1;
     }
+    let existing = counts.into_iter();
+    let existing = existing.map(|((target, pod_set), pods)| HoldPlace { target, pod_set, pods, price: MicroUsd(0) });
+    let launched = machines.iter().zip(&plan.nodes).flat_map(|(machine, node)| {
+        let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+        node.pods.iter().for_each(|pod| *counts.entry(pod_sets[*pod as usize]).or_default() += 1);
+        let target = Target::Claim(machine.claim.name.clone());
+        let cost = node.charged_cost(&input.pools[node.pool as usize]);
+        let first = counts.keys().next().copied();
+        let place = move |(pod_set, pods)| {
+            let price = if Some(pod_set) == first { cost } else { MicroUsd(0) };
+            HoldPlace { target: target.clone(), pod_set, pods, price }
+        };
+        counts.into_iter().map(place).collect::<Vec<_>>()
+    });
+    existing.chain(launched).collect()
 }
 
 fn sentence(reason: &model::plan::Reason) -> String {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{CapacityHold, HoldEnd, HoldId};
 use crate::Effect;
 use crate::cluster_controller::{ClusterController, Context};
-use cluster::{NodeRecord, Target};
+use crate::holds::Holds;
+use cluster::{ClusterState, NodeRecord, Target};
 use model::{Text, Timestamp};
 
 impl ClusterController {
@@ -34,8 +35,8 @@ impl ClusterController {
     /// Gives up places on machines that are gone or leave, and those that kube-scheduler gave to other pods; and says
     /// whether all of the room is there.
     fn check_places(&mut self, ctx: &Context<'_>) {
-        let (mut displaced, lost) = (self.state.displaced_bookings(), self.lost_targets());
-        let mut changed = self.fail_unreadable_holds();
+        let (mut displaced, lost) = (self.state.displaced_bookings(), lost_targets(&self.holds, &self.state));
+        let mut changed = fail_unreadable_holds(&mut self.holds);
         let (state, held_back) = (&self.state, self.held_back_by(ctx));
         let is_ready = |target: &Target| {
             let node = match target {
@@ -57,32 +58,6 @@ impl ClusterController {
         }
     }
 
-    /// Ends holds whose pods are unreadable; returns whether there were any.
-    fn fail_unreadable_holds(&mut self) -> bool {
-        let why = |hold: &CapacityHold| Some((hold.id.clone(), hold.pods.clone().err()?));
-        let unreadable: Vec<(HoldId, Text)> = self.holds.live().filter_map(|one| why(&one.hold)).collect();
-        for (id, why) in &unreadable {
-            self.holds.end(id, HoldEnd::Failed, why.clone());
-        }
-        !unreadable.is_empty()
-    }
-
-    /// Targets of bookings that are gone, or that leave.
-    fn lost_targets(&self) -> BTreeSet<Target> {
-        let booked = self.holds.live().flat_map(|one| one.hold.status.places.iter().map(|place| &place.target));
-        let leaves = |node: &NodeRecord| self.state.is_node_outgoing(&node.name);
-        let is_lost = |target: &&Target| match target {
-            Target::Claim(claim) => {
-                let record = self.state.claim(claim);
-                record.is_none_or(|record| record.deleting)
-                    || self.state.is_marked_for_deletion(claim)
-                    || self.state.node_of_claim(claim).is_some_and(leaves)
-            }
-            Target::Node(node) => self.state.node(node).is_none_or(leaves),
-        };
-        booked.filter(is_lost).cloned().collect()
-    }
-
     /// Why no hold of the cluster is given room now.
     fn held_back_by(&self, ctx: &Context<'_>) -> Option<&'static str> {
         if ctx.settings.is_shadow(&self.cluster) {
@@ -90,6 +65,32 @@ impl ClusterController {
         }
         self.guardrails.is_quarantined().then_some("the cluster is quarantined")
     }
+}
+
+/// Ends holds whose pods are unreadable; returns whether there were any.
+fn fail_unreadable_holds(holds: &mut Holds) -> bool {
+    let why = |hold: &CapacityHold| Some((hold.id.clone(), hold.pods.clone().err()?));
+    let unreadable: Vec<(HoldId, Text)> = holds.live().filter_map(|one| why(&one.hold)).collect();
+    for (id, why) in &unreadable {
+        holds.end(id, HoldEnd::Failed, why.clone());
+    }
+    !unreadable.is_empty()
+}
+
+/// Targets of bookings that are gone, or that leave.
+fn lost_targets(holds: &Holds, state: &ClusterState) -> BTreeSet<Target> {
+    let booked = holds.live().flat_map(|one| one.hold.status.places.iter().map(|place| &place.target));
+    let leaves = |node: &NodeRecord| state.is_node_outgoing(&node.name);
+    let is_lost = |target: &&Target| match target {
+        Target::Claim(claim) => {
+            let record = state.claim(claim);
+            record.is_none_or(|record| record.deleting)
+                || state.is_marked_for_deletion(claim)
+                || state.node_of_claim(claim).is_some_and(leaves)
+        }
+        Target::Node(node) => state.node(node).is_none_or(leaves),
+    };
+    booked.filter(is_lost).cloned().collect()
 }
 
 /// Removes the places on these targets, and those that other pods have; returns whether there were any.

@@ -1,8 +1,7 @@
 //! Pods on the nodes of a dedicated hold that are not its own, and what pods that name a hold are told.
 
-use super::{CapacityHold, HoldId, HoldKind};
+use super::{CapacityHold, HoldId, HoldKind, Holds};
 use crate::UnplacedPod;
-use crate::cluster_controller::ClusterController;
 use cluster::{ClusterState, PodRecord, admits, hold_of};
 use model::plan::{Reason, ReasonCode};
 use model::{NodeName, PodKey, Text};
@@ -34,11 +33,11 @@ impl CapacityHold {
     }
 }
 
-impl ClusterController {
+impl Holds {
     /// Why a pod that names a hold has no place there; `None` for other pods.
-    pub(crate) fn why_not_in_hold(&self, pod: &PodRecord) -> Option<Text> {
+    pub(crate) fn why_not_in_hold(&self, pod: &PodRecord, state: &ClusterState) -> Option<Text> {
         let id = HoldId(hold_of(pod)?.clone());
-        let Some(hold) = self.holds.get(&id) else {
+        let Some(hold) = self.get(&id) else {
             return Some(Text::from(format!(
                 "the pod names hold {id}, which this cluster does not have, or not any more"
             )));
@@ -51,16 +50,16 @@ impl ClusterController {
                 of.join(", ")
             )));
         }
-        let taken = hold.strangers(&self.state)?;
+        let taken = hold.strangers(state)?;
         Some(Text::from(format!("the place of the pod in hold {id} is taken: {taken}; the hold gets other room")))
     }
+}
 
-    /// Tells pods that name a hold about the hold, in place of the NodePools, none of which has its nodes.
-    pub(crate) fn explain_pods_of_holds(&self, unplaced: &mut [UnplacedPod]) {
-        for one in unplaced {
-            if let Some(message) = self.state.pod(&one.pod).and_then(|pod| self.why_not_in_hold(pod)) {
-                one.reasons = [Reason { pool: None, code: ReasonCode::HeldBack, message: message.to_string() }].into();
-            }
+/// Tells pods that name a hold about the hold, in place of the NodePools, none of which has its nodes.
+pub(crate) fn explain_pods_of_holds(unplaced: &mut [UnplacedPod], holds: &Holds, state: &ClusterState) {
+    for one in unplaced {
+        if let Some(message) = state.pod(&one.pod).and_then(|pod| holds.why_not_in_hold(pod, state)) {
+            one.reasons = [Reason { pool: None, code: ReasonCode::HeldBack, message: message.to_string() }].into();
         }
     }
 }

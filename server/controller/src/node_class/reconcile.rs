@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use model::node_class::{NodeClassQuery, NodeClassStatus, Resolution, ResolvedNodeClass};
-use model::{ClusterFacts, Millis};
-
 use crate::cluster_controller::{ClusterController, Context};
 use crate::settings::ClassFacts;
 use crate::{Effect, Finding};
-use cluster::ClassRecord;
+use cluster::{ClassRecord, ClusterState};
+use model::node_class::{NodeClassQuery, NodeClassStatus, Resolution, ResolvedNodeClass};
+use model::{ClusterFacts, Millis};
 
 /// Time between two resolutions of an EC2NodeClass (Karpenter AWS: subnets and reservations every minute).
 const INTERVAL: Millis = Millis::from_mins(1);
@@ -33,7 +32,7 @@ impl ClusterController {
             return;
         }
         let classes: Vec<ClassRecord> =
-            self.state.classes().filter(|class| self.is_class_used(class)).cloned().collect();
+            self.state.classes().filter(|class| is_class_used(class, &self.state)).cloned().collect();
         self.node_classes.retain(&classes.iter().map(|class| class.name.clone()).collect());
         for class in classes {
             let Some(spec) = &class.spec else { continue };
@@ -64,15 +63,6 @@ impl ClusterController {
     /// Whether this controller resolves EC2NodeClasses now. Karpenter resolves them while it is active.
     pub(crate) fn resolves_node_classes(&self, ctx: &Context<'_>) -> bool {
         self.is_ready() && self.may_report_status(ctx) && !self.state.is_karpenter_active()
-    }
-
-    /// Whether a managed NodePool, or a NodeClaim, uses the EC2NodeClass.
-    fn is_class_used(&self, class: &ClassRecord) -> bool {
-        let by_pool = self
-            .state
-            .pools()
-            .any(|pool| pool.pool.node_class == class.name && self.state.unmanaged_reason(pool).is_none());
-        by_pool || self.state.claims().any(|claim| claim.ours && claim.node_class == class.name)
     }
 
     /// Records what an EC2NodeClass was resolved to.
@@ -108,4 +98,11 @@ impl ClusterController {
             }
         }
     }
+}
+
+/// Whether a managed NodePool, or a NodeClaim, uses the EC2NodeClass.
+fn is_class_used(class: &ClassRecord, state: &ClusterState) -> bool {
+    let by_pool =
+        state.pools().any(|pool| pool.pool.node_class == class.name && state.unmanaged_reason(pool).is_none());
+    by_pool || state.claims().any(|claim| claim.ours && claim.node_class == class.name)
 }

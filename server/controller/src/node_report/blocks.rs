@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::Context;
 use crate::disruption::candidates::{Candidate, Candidates};
 use crate::disruption::method::DisruptionView;
 use crate::guardrails::BlockReason;
+use crate::step_view::StepView;
 use cluster::{NodeRecord, PodRecord, blocks, removal_pod};
 use model::Timestamp;
 use model::disruption_plan::{Block, BlockCode};
@@ -22,7 +23,7 @@ pub(super) struct ClusterBlocks<'r> {
 }
 
 pub(super) struct LiveBlocks<'r, 'c> {
-    pub(super) controller: &'r ClusterController,
+    pub(super) step: &'r StepView<'r>,
     pub(super) node: &'r NodeRecord,
     pub(super) ctx: &'r Context<'c>,
     pub(super) view: &'r DisruptionView<'r>,
@@ -33,15 +34,15 @@ pub(super) struct LiveBlocks<'r, 'c> {
 }
 
 impl<'r> ClusterBlocks<'r> {
-    pub(super) fn new(controller: &'r ClusterController, ctx: &Context<'_>) -> Self {
-        let state = &controller.state;
+    pub(super) fn new(step: &'r StepView<'r>, ctx: &Context<'_>) -> Self {
+        let state = step.state;
         let view = DisruptionView {
-            being_removed: controller.decisions.claims_being_removed(),
+            being_removed: step.decisions.claims_being_removed(),
             max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
             move_interval: ctx.settings.consolidation.move_interval,
             feature_gates: ctx.settings.feature_gates,
-            backoff: controller.disruption.backoff.clone(),
-            maintenance: controller.disruption.maintenance(),
+            backoff: step.disruption.backoff.clone(),
+            maintenance: step.disruption.maintenance(),
             ..DisruptionView::of(state, ctx.now)
         };
         Self { candidates: Candidates::collect(&view), view, waiting_move: state.moved_pod_without_room() }
@@ -50,18 +51,18 @@ impl<'r> ClusterBlocks<'r> {
 
 impl<'r, 'c> LiveBlocks<'r, 'c> {
     pub(super) fn new(
-        controller: &'r ClusterController,
+        step: &'r StepView<'r>,
         cluster: &'r ClusterBlocks<'r>,
         node: &'r NodeRecord,
         ctx: &'r Context<'c>,
     ) -> Self {
-        let state = &controller.state;
+        let state = step.state;
         let claim = state.claim_of_node(node).filter(|claim| claim.ours);
         let pool = claim.and_then(|claim| state.pool(&claim.pool));
         let pool = pool.filter(|pool| state.unmanaged_reason(pool).is_none());
         let managed = claim.zip(pool).map(|(claim, pool)| Candidate { node, claim, pool });
         let ClusterBlocks { view, candidates, waiting_move } = cluster;
-        Self { controller, node, ctx, view, candidates, waiting_move: *waiting_move, managed }
+        Self { step, node, ctx, view, candidates, waiting_move: *waiting_move, managed }
     }
 
     fn now(&self) -> Timestamp {
@@ -73,12 +74,12 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
     }
 
     fn cluster_title(&self) -> String {
-        format!("Cluster/{}", self.controller.cluster)
+        format!("Cluster/{}", self.step.cluster)
     }
 
     /// Why this server does not manage the node.
     pub(super) fn unmanaged(&self) -> Block {
-        let state = &self.controller.state;
+        let state = self.step.state;
         let block = |object: String, message: String| Block::new(BlockCode::NotManaged, object, message);
         let Some(claim) = state.claim_of_node(self.node) else {
             return block(self.node_title(), "belongs to no NodeClaim".to_owned());
@@ -99,25 +100,25 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
 
     /// What blocks every removal for `reason` in the cluster or the NodePool, whatever the node.
     pub(super) fn of_operation(&self, reason: RemovalReason) -> Vec<Block> {
-        let (controller, title) = (self.controller, self.cluster_title());
+        let (step, title) = (self.step, self.cluster_title());
         let mut blocks = Vec::new();
-        if !controller.connected {
+        if !step.connected {
             blocks.push(Block::new(BlockCode::NotSynced, title.clone(), "has no connected agent"));
-        } else if !controller.state.is_synced() {
+        } else if !step.state.is_synced() {
             blocks.push(Block::new(BlockCode::NotSynced, title.clone(), "has sent no complete snapshot yet"));
         }
-        if controller.guardrails.is_quarantined() {
+        if step.guardrails.is_quarantined() {
             let message = "is quarantined: its snapshot is not accepted";
             blocks.push(Block::new(BlockCode::Guardrail, title.clone(), message));
         }
-        if let Some(breaker) = self.ctx.guardrails.engaged_breaker(&self.ctx.settings.guardrails, &controller.cluster) {
+        if let Some(breaker) = self.ctx.guardrails.engaged_breaker(&self.ctx.settings.guardrails, step.cluster) {
             blocks.push(Block::new(BlockCode::Guardrail, "CircuitBreaker/fleet", breaker.to_string()));
         }
-        if self.ctx.settings.is_shadow_removal(&controller.cluster, reason) {
+        if self.ctx.settings.is_shadow_removal(step.cluster, reason) {
             let message = "is in shadow mode: its removals are recorded and not carried out";
             blocks.push(Block::new(BlockCode::Shadow, title.clone(), message));
         }
-        if let Some(block) = controller.guardrails.removal_block()
+        if let Some(block) = step.guardrails.removal_block()
             && let BlockReason::RateLimit(limit) = &block.reason
         {
             blocks.push(Block::new(BlockCode::Guardrail, title, limit.to_string()));
@@ -129,10 +130,10 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
     fn of_claim(&self, reason: RemovalReason) -> Vec<Block> {
         let Some(Candidate { claim, .. }) = self.managed else { return Vec::new() };
         let mut blocks = Vec::new();
-        if let Some(freeze) = self.controller.freeze_of_removal(&claim.name, reason, self.ctx) {
+        if let Some(freeze) = self.step.freeze_of_removal(&claim.name, reason, &self.ctx.guardrails) {
             blocks.push(Block::new(BlockCode::Frozen, format!("Freeze/{}", freeze.id), freeze.to_string()));
         }
-        if let Some(until) = self.controller.pods_uncertain_until(&claim.name, self.ctx) {
+        if let Some(until) = self.step.pods_uncertain_until(&claim.name) {
             let message = format!("lost pods that may exist: it is judged again {}", self.remaining(until));
             blocks.push(Block::new(BlockCode::Guardrail, self.node_title(), message));
         }
@@ -141,7 +142,7 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
 
     /// What blocks the node from every voluntary removal.
     pub(super) fn of_node(&self) -> Vec<Block> {
-        let state = &self.controller.state;
+        let state = self.step.state;
         let mut blocks = Vec::new();
         if !self.node.is_initialized() {
             blocks.push(Block::new(BlockCode::NotInitialized, self.node_title(), "is not initialized"));
@@ -162,7 +163,7 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
 
     /// What the pods of the node block its removal by.
     pub(super) fn of_pods(&self) -> Vec<Block> {
-        let state = &self.controller.state;
+        let state = self.step.state;
         let mut budgets = BTreeMap::new();
         let running = state.pods_on(&self.node.name).filter(|pod| !pod.is_terminal());
         let pods: Vec<RemovalPod> = running.map(|pod| removal_pod(state, pod, &mut budgets)).collect();
@@ -170,7 +171,7 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
     }
 
     pub(super) fn of_schedulers(&self) -> Vec<Block> {
-        let pods = self.controller.state.pods_of_other_schedulers_on(&self.node.name);
+        let pods = self.step.state.pods_of_other_schedulers_on(&self.node.name);
         pods.map(|(pod, scheduler)| blocks::of_other_scheduler(&pod.key, scheduler)).collect()
     }
 
@@ -202,14 +203,14 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
     pub(super) fn of_replacements(&self) -> Vec<Block> {
         let Some(Candidate { claim, pool, .. }) = self.managed else { return Vec::new() };
         let mut blocks = Vec::new();
-        if let Some(begun) = self.controller.state.replacement_of(&claim.name) {
+        if let Some(begun) = self.step.state.replacement_of(&claim.name) {
             let since = self.now().duration_since(begun.since).as_secs();
             let message =
                 format!("has been replaced for {since} s as {}: its pods wait for nodes", begun.reason.as_str());
             blocks.push(Block::new(BlockCode::Replacing, self.node_title(), message));
         }
-        for pod in self.controller.state.pods_on(&self.node.name) {
-            if let Some(delay) = self.controller.guardrails.launch_delay(&pod.key, self.now()) {
+        for pod in self.step.state.pods_on(&self.node.name) {
+            if let Some(delay) = self.step.guardrails.launch_delay(&pod.key, self.now()) {
                 let message = format!("waits for a place on a node that exists: {}", delay.launches);
                 blocks.push(Block::new(BlockCode::BackOff, format!("Pod/{}", pod.key), message));
             }
@@ -224,7 +225,7 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
 
     /// The pod that consolidation has moved within `disruption.move-interval` and may move again last.
     pub(super) fn of_moves(&self) -> Option<Block> {
-        let moved = self.controller.state.recent_move_to(&self.node.name, self.view.move_interval, self.now())?;
+        let moved = self.step.state.recent_move_to(&self.node.name, self.view.move_interval, self.now())?;
         Some(blocks::of_move(&moved, self.now()))
     }
 
@@ -239,7 +240,7 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
     pub(super) fn of_wait(&self) -> Vec<Block> {
         let Some(Candidate { pool, .. }) = self.managed else { return Vec::new() };
         let mut blocks: Vec<Block> = blocks::of_static_pool(&pool.pool).into_iter().collect();
-        let last = self.controller.state.last_pod_event(&self.node.name);
+        let last = self.step.state.last_pod_event(&self.node.name);
         let consolidatable = Consolidatable::of(&pool.disruption, last.unwrap_or(self.now()));
         if last.is_none() && consolidatable != Consolidatable::Never {
             let message = "has no known time of its last pod event: consolidateAfter has not begun";

@@ -54,7 +54,7 @@ impl LiveBlocks<'_, '_> {
     }
 
     fn is_empty(&self) -> bool {
-        !self.controller.state.pods_on(&self.node.name).any(PodRecord::is_reschedulable)
+        !self.step.state.pods_on(&self.node.name).any(PodRecord::is_reschedulable)
     }
 
     fn unhealthy(&self) -> Option<Verdict> {
@@ -101,7 +101,7 @@ impl LiveBlocks<'_, '_> {
     }
 
     fn drifted(&self, candidate: &Candidate<'_>) -> Option<Verdict> {
-        let drift = self.controller.state.drift_of(candidate.claim, self.view.now)?;
+        let drift = self.step.state.drift_of(candidate.claim, self.view.now)?;
         let mut by = self.of_operation(RemovalReason::Drifted);
         by.extend(self.of_voluntary_replacement(candidate, DisruptionReason::Drifted));
         let evidence = Text::from(format!("it has drifted ({}): {}", drift.reason, drift.message));
@@ -121,7 +121,7 @@ impl LiveBlocks<'_, '_> {
         }
         by.extend(self.of_replacements());
         // What is under way has its place in the budgets.
-        if self.controller.state.replacement_of(&candidate.claim.name).is_none() {
+        if self.step.state.replacement_of(&candidate.claim.name).is_none() {
             by.extend(self.of_budgets(reason));
         }
         by
@@ -149,7 +149,7 @@ impl LiveBlocks<'_, '_> {
         by.extend(moved);
         by.extend(self.of_waiting_move());
         by.extend(self.of_replacements());
-        let is_replaced = self.controller.state.replacement_of(&candidate.claim.name).is_some();
+        let is_replaced = self.step.state.replacement_of(&candidate.claim.name).is_some();
         if !is_replaced {
             by.extend(self.of_budgets(DisruptionReason::Underutilized));
             // No plan looks for another place of a pod that stays, and what one found earlier may be outdated.
@@ -182,7 +182,7 @@ impl LiveBlocks<'_, '_> {
         if !self.ctx.settings.consolidation.is_enabled {
             return vec![Block::new(BlockCode::Policy, "Setting/disruption.consolidation", "is false")];
         }
-        let planned = &self.controller.disruption.consolidation.planned_blocks;
+        let planned = &self.step.disruption.consolidation.planned_blocks;
         match planned.of_node(&self.node.name) {
             Some(blocks) => {
                 let known: Vec<Block> = blocks.iter().filter(|block| OF_PLANS.contains(&block.code)).cloned().collect();

@@ -7,7 +7,8 @@ use rustc_hash::FxHasher;
 
 use super::ManagedClaim;
 use crate::InstructionId;
-use model::{ClaimName, MicroUsd, Millis, ProviderId, Timestamp};
+use cluster::ClusterState;
+use model::{ClaimName, MicroUsd, Millis, PoolName, ProviderId, Timestamp};
 
 /// NodeClaims of this server in one cluster, by name, and their instructions in flight.
 #[derive(Debug, Default)]
@@ -145,6 +146,12 @@ impl NodeClaims {
     /// Price per hour of the machine of `name`; 0 while it is unknown.
     pub fn price_of(&self, name: &ClaimName) -> MicroUsd {
         self.get(name).and_then(ManagedClaim::instance).map_or(MicroUsd(0), |instance| instance.price)
+    }
+
+    /// The NodePool of `claim`, which may be one that `state` shows and this server does not manage.
+    pub fn pool_of<'c>(&'c self, claim: &ClaimName, state: &'c ClusterState) -> Option<&'c PoolName> {
+        let pool = self.get(claim).map(ManagedClaim::pool);
+        pool.or_else(|| state.claim(claim).map(|claim| &claim.pool))
     }
 
     /// The NodeClaim of the machine with this provider id.

@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::removal::{
     BlockCause, BulkDeletion, Evidence, GateDecision, NodeState, RemovalConstraints, evaluate_removal,
 };
-use crate::nodeclaim::{DrainTerms, TerminationReason};
+use crate::guardrails::removal_gate::{apply_gate_decision, machine_facts, removal_headroom};
+use crate::nodeclaim::{DrainTerms, NodeClaims, TerminationReason};
+use cluster::ClusterState;
 use model::disruption_policy::DisruptionPolicy;
 use model::{ClaimName, MicroUsd, Millis, PoolName, Timestamp};
 
@@ -42,23 +45,24 @@ impl ClusterController {
             return;
         }
         let bulk = self.bulk_deletion(&waiting, deleted, ctx);
-        let mut allowances = bulk.as_ref().map(|_| self.allowances(ctx.now)).unwrap_or_default();
+        let mut allowances =
+            bulk.as_ref().map(|_| allowances(ctx.now, &self.claims, &self.guardrails, &self.state)).unwrap_or_default();
         let prices: Vec<MicroUsd> = waiting.iter().map(|claim| self.claims.price_of(claim)).collect();
-        let (mut headroom, capped) = self.removal_headroom(prices, ctx);
+        let (mut headroom, capped) = removal_headroom(prices, ctx, &self.claims, &self.decisions);
         // Limits shrink with every admitted removal, so each machine is evaluated against what the
         // earlier ones left.
         for claim in waiting {
-            let facts = self.machine_facts(&claim, ctx);
+            let facts = machine_facts(&claim, &self.step_view(ctx.now));
             let counted = facts.node != NodeState::Never;
             let pool = self.claims.get(&claim).map(|machine| machine.pool().clone()).unwrap_or_default();
             let allowance = allowances.get(&pool).copied().unwrap_or(0);
             let allowance =
-                if facts.confirmed && self.has_no_terminations(&pool) { allowance.max(1) } else { allowance };
+                if facts.confirmed && has_no_terminations(&pool, &self.claims) { allowance.max(1) } else { allowance };
             let bulk = bulk.filter(|_| counted);
             let capped = capped.clone().filter(|_| headroom == 0);
             let constraints = RemovalConstraints {
                 distrusted: None,
-                frozen: self.freeze_of(&claim, ctx).cloned(),
+                frozen: ctx.guardrails.freezes().for_pool(&self.cluster, &pool).cloned(),
                 capped,
                 bulk,
                 allowance,
@@ -68,7 +72,7 @@ impl ClusterController {
                 let again = until.unwrap_or_else(|| ctx.now + RECHECK_INTERVAL).max(ctx.now + Millis::from_secs(1));
                 self.guardrails.schedule_removal_recheck(again);
             }
-            if self.apply_gate_decision(BlockCause::ByHand, &claim, verdict, ctx.now) {
+            if apply_gate_decision(BlockCause::ByHand, &claim, verdict, ctx.now, &mut self.guardrails) {
                 if counted {
                     self.guardrails.record_manual_removal(&claim, ctx.now);
                 }
@@ -90,7 +94,7 @@ impl ClusterController {
         ctx: &Context<'_>,
     ) -> Option<BulkDeletion> {
         let rule = ctx.settings.guardrails.removal;
-        let has_node = |claim: &&ClaimName| self.machine_facts(claim, ctx).node != NodeState::Never;
+        let has_node = |claim: &&ClaimName| machine_facts(claim, &self.step_view(ctx.now)).node != NodeState::Never;
         let mut all: BTreeSet<ClaimName> = waiting.iter().filter(has_node).cloned().collect();
         // Terminations that a previous process began are still in progress.
         let leaving =
@@ -105,32 +109,34 @@ impl ClusterController {
         let window_minutes = rule.by_hand_window.as_mins();
         (all.len() > most).then_some(BulkDeletion { deleted: all.len(), machines, window_minutes, most })
     }
+}
 
-    /// How many machines of each NodePool its last known disruption budgets allow to start
-    /// terminating now. A Node that is not ready counts as unavailable unless it is deleted itself.
-    fn allowances(&self, now: Timestamp) -> BTreeMap<PoolName, usize> {
-        let mut pools: BTreeMap<PoolName, (usize, usize)> = BTreeMap::new();
-        for machine in self.claims.iter() {
-            let (all, gone) = pools.entry(machine.pool().clone()).or_default();
-            let ready = self.state.node_of_claim(machine.name()).is_none_or(|node| node.ready || node.deleting);
-            let deleted = self.state.claim(machine.name()).is_some_and(|claim| claim.deleting);
-            *all += 1;
-            *gone += usize::from(machine.termination_reason().is_some() || (!ready && !deleted));
-        }
-        let default = DisruptionPolicy::default();
-        let allowance = |pool: &PoolName, all: usize, gone: usize| {
-            let policy = self
-                .state
-                .pool(pool)
-                .map(|record| &record.disruption)
-                .or_else(|| self.guardrails.former_disruption_policy(pool));
-            policy.unwrap_or(&default).allowance_by_hand(all, gone, now)
-        };
-        pools.into_iter().map(|(pool, (all, gone))| (pool.clone(), allowance(&pool, all, gone))).collect()
-    }
+/// Whether no machine of `pool` is terminating.
+fn has_no_terminations(pool: &PoolName, claims: &NodeClaims) -> bool {
+    claims.iter().all(|machine| machine.pool() != pool || machine.termination_reason().is_none())
+}
 
-    /// Whether no machine of `pool` is terminating.
-    fn has_no_terminations(&self, pool: &PoolName) -> bool {
-        self.claims.iter().all(|machine| machine.pool() != pool || machine.termination_reason().is_none())
+/// How many machines of each NodePool its last known disruption budgets allow to start
+/// terminating now. A Node that is not ready counts as unavailable unless it is deleted itself.
+fn allowances(
+    now: Timestamp,
+    claims: &NodeClaims,
+    guardrails: &ClusterGuardrails,
+    state: &ClusterState,
+) -> BTreeMap<PoolName, usize> {
+    let mut pools: BTreeMap<PoolName, (usize, usize)> = BTreeMap::new();
+    for machine in claims.iter() {
+        let (all, gone) = pools.entry(machine.pool().clone()).or_default();
+        let ready = state.node_of_claim(machine.name()).is_none_or(|node| node.ready || node.deleting);
+        let deleted = state.claim(machine.name()).is_some_and(|claim| claim.deleting);
+        *all += 1;
+        *gone += usize::from(machine.termination_reason().is_some() || (!ready && !deleted));
     }
+    let default = DisruptionPolicy::default();
+    let allowance = |pool: &PoolName, all: usize, gone: usize| {
+        let policy =
+            state.pool(pool).map(|record| &record.disruption).or_else(|| guardrails.former_disruption_policy(pool));
+        policy.unwrap_or(&default).allowance_by_hand(all, gone, now)
+    };
+    pools.into_iter().map(|(pool, (all, gone))| (pool.clone(), allowance(&pool, all, gone))).collect()
 }

@@ -6,6 +6,7 @@
 
 use crate::Instruction;
 use crate::cluster_controller::{ClusterController, Context};
+use crate::step_view::StepView;
 use cluster::{ClaimRecord, NodeRecord};
 use model::{NodeName, Text, Timestamp};
 
@@ -14,18 +15,6 @@ const UNUSABLE: &str = "has the taint karpenter.sh/disrupted, which no drain of 
                         The agent takes the taint off; if it comes back, something else sets it";
 
 impl ClusterController {
-    /// Nodes of this server with a taint that none of its drains has set, by name.
-    fn disrupted_by_others(&self) -> impl Iterator<Item = (&ClaimRecord, &NodeRecord)> {
-        // A Karpenter that is active has taints of its own commands.
-        let is_managed = |claim: &ClaimRecord| {
-            claim.ours && self.state.pool(&claim.pool).is_none_or(|pool| self.state.unmanaged_reason(pool).is_none())
-        };
-        let stays = |claim: &ClaimRecord| {
-            self.claims.get(&claim.name).is_some_and(|machine| machine.termination_reason().is_none())
-        };
-        self.state.claims_disrupted_by_others().filter(move |(claim, _)| is_managed(claim) && stays(claim))
-    }
-
     /// Has the agent take the taint off Nodes that nothing removes. Drains that the previous owner began are resumed
     /// first: until then it is not known which Nodes are left.
     pub(crate) fn take_taints_off(&mut self, ctx: &mut Context<'_>) {
@@ -35,7 +24,7 @@ impl ClusterController {
         let may_be_instructed = |claim: &ClaimRecord| {
             self.claims.get(&claim.name).is_some_and(|machine| machine.may_be_instructed(ctx.now))
         };
-        let due = self.disrupted_by_others().filter(|(claim, _)| may_be_instructed(claim));
+        let due = disrupted_by_others(&self.step_view(ctx.now)).filter(|(claim, _)| may_be_instructed(claim));
         let instructions: Vec<Instruction> = due
             .map(|(claim, node)| Instruction::RemoveDisruptedTaint {
                 claim: claim.name.clone(),
@@ -50,18 +39,31 @@ impl ClusterController {
 
     /// When a taint is taken off that was postponed.
     pub(crate) fn next_taint_removal(&self, now: Timestamp) -> Option<Timestamp> {
-        let machines = self.disrupted_by_others().filter_map(|(claim, _)| self.claims.get(&claim.name));
+        let machines = disrupted_by_others(&self.step_view(now)).filter_map(|(claim, _)| self.claims.get(&claim.name));
         machines.filter(|machine| machine.waits_for_time(now)).map(|machine| machine.not_before()).min()
     }
+}
 
-    /// Why no pod is placed on the Node although it stays.
-    pub(crate) fn unusable_reason(&self, node: &NodeRecord) -> Option<Text> {
-        let name = &node.name;
-        self.disrupted_by_others().any(|(_, tainted)| tainted.name == *name).then(|| Text::from(UNUSABLE))
-    }
+/// Nodes of this server with a taint that none of its drains has set, by name.
+fn disrupted_by_others<'v>(view: &StepView<'v>) -> impl Iterator<Item = (&'v ClaimRecord, &'v NodeRecord)> + use<'v> {
+    let view = *view;
+    // A Karpenter that is active has taints of its own commands.
+    let is_managed = move |claim: &ClaimRecord| {
+        claim.ours && view.state.pool(&claim.pool).is_none_or(|pool| view.state.unmanaged_reason(pool).is_none())
+    };
+    let stays = move |claim: &ClaimRecord| {
+        view.claims.get(&claim.name).is_some_and(|machine| machine.termination_reason().is_none())
+    };
+    view.state.claims_disrupted_by_others().filter(move |(claim, _)| is_managed(claim) && stays(claim))
+}
 
-    /// Nodes on which no pod is placed although they stay, and why.
-    pub(crate) fn unusable_nodes(&self) -> Vec<(NodeName, Text)> {
-        self.disrupted_by_others().map(|(_, node)| (node.name.clone(), Text::from(UNUSABLE))).collect()
-    }
+/// Why no pod is placed on the Node although it stays.
+pub(crate) fn unusable_reason(node: &NodeRecord, view: &StepView<'_>) -> Option<Text> {
+    let name = &node.name;
+    disrupted_by_others(view).any(|(_, tainted)| tainted.name == *name).then(|| Text::from(UNUSABLE))
+}
+
+/// Nodes on which no pod is placed although they stay, and why.
+pub(crate) fn unusable_nodes(view: &StepView<'_>) -> Vec<(NodeName, Text)> {
+    disrupted_by_others(view).map(|(_, node)| (node.name.clone(), Text::from(UNUSABLE))).collect()
 }

@@ -17,7 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{LaunchState, ListedInstance, Listing, ManagedClaim, StageKind};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::removal::BlockCause;
+use crate::guardrails::removal_gate::{may_have_hidden_node, most_nodes_vanished};
+use crate::nodeclaim::NodeClaims;
+use crate::nodeclaim::missing_claims::snapshot_suspicious;
 use crate::{Effect, Finding};
+use cluster::ClusterState;
 use model::{ClaimName, Millis, ProviderId, Timestamp};
 
 impl ClusterController {
@@ -97,11 +101,14 @@ impl ClusterController {
         for instance in listing.instances.iter().filter(|instance| !instance.terminating) {
             if instance.cluster_uid != self.uid {
                 self.report_foreign(instance, ctx);
-            } else if !self.is_owned(instance) {
+            } else if !is_owned(instance, &self.claims, &self.state) {
                 let since = self.gc.orphaned_since(&instance.provider_id).unwrap_or(listing.requested_at);
                 orphans.insert(instance.provider_id.clone(), since);
                 let due = listing.requested_at.duration_since(since) >= after;
-                if due && !self.snapshot_suspicious(1, 1, ctx) && !self.most_nodes_vanished(ctx) {
+                if due
+                    && !snapshot_suspicious(1, 1, &self.step_view(ctx.now))
+                    && !most_nodes_vanished(&self.step_view(ctx.now))
+                {
                     self.collect_orphan(instance, since, ctx);
                 }
             }
@@ -113,22 +120,12 @@ impl ClusterController {
         let terminating = self.gc.is_terminating(&instance.provider_id);
         let has_node = self.state.node_of_machine(&instance.provider_id).is_some();
         // While every Node is missing, an instance without a Node counts as in use.
-        let in_use = has_node || self.may_have_hidden_node(ctx);
+        let in_use = has_node || may_have_hidden_node(&self.step_view(ctx.now));
         if in_use && !terminating {
             self.adopt_orphan(instance, since, ctx);
         } else {
             self.terminate_orphan(instance, ctx);
         }
-    }
-
-    /// Whether a NodeClaim or machine owns this instance, or may turn out to: the outcome of its
-    /// launch is still unknown.
-    fn is_owned(&self, instance: &ListedInstance) -> bool {
-        let known =
-            |machine: &ManagedClaim| *machine.provider_id() == instance.provider_id || machine.provider_id().is_empty();
-        self.claims.get(&instance.claim).is_some_and(known)
-            || self.claims.name_of_instance(&instance.provider_id).is_some()
-            || self.state.claims().any(|claim| claim.provider_id == instance.provider_id)
     }
 
     fn terminate_orphan(&mut self, instance: &ListedInstance, ctx: &mut Context<'_>) {
@@ -143,7 +140,7 @@ impl ClusterController {
     fn report_foreign(&mut self, instance: &ListedInstance, ctx: &mut Context<'_>) {
         let ListedInstance { provider_id, cluster_uid, .. } = instance.clone();
         if self.gc.record_report(provider_id.clone()) {
-            self.report_finding(Finding::ForeignInstance { provider_id, cluster_uid }, ctx);
+            ctx.report_finding(Finding::ForeignInstance { provider_id, cluster_uid });
         }
     }
 
@@ -193,6 +190,16 @@ impl ClusterController {
             }
         }
     }
+}
+
+/// Whether a NodeClaim or machine owns this instance, or may turn out to: the outcome of its
+/// launch is still unknown.
+fn is_owned(instance: &ListedInstance, claims: &NodeClaims, state: &ClusterState) -> bool {
+    let known =
+        |machine: &ManagedClaim| *machine.provider_id() == instance.provider_id || machine.provider_id().is_empty();
+    claims.get(&instance.claim).is_some_and(known)
+        || claims.name_of_instance(&instance.provider_id).is_some()
+        || state.claims().any(|claim| claim.provider_id == instance.provider_id)
 }
 
 #[cfg(test)]

@@ -3,8 +3,11 @@
 use super::StageKind;
 use crate::Inspection;
 use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::removal::{BlockCause, Evidence, RemovalRefusal, evaluate_removal};
-use model::{ClaimName, Millis, ProviderId};
+use crate::guardrails::removal_gate::{apply_gate_decision, machine_facts, removal_constraints};
+use crate::nodeclaim::NodeClaims;
+use model::{ClaimName, Millis, ProviderId, Text};
 
 /// Time until a refused termination is retried.
 const REFUSED_RETRY_DELAY: Millis = Millis::from_mins(5);
@@ -16,7 +19,7 @@ impl ClusterController {
     pub(crate) fn handle_inspection(&mut self, provider_id: &ProviderId, found: Inspection, ctx: &mut Context<'_>) {
         if let Some(claim) = self.claim_of_instance_elsewhere(provider_id, found) {
             self.hold_elsewhere(&claim, provider_id, ctx);
-            return self.schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx);
+            return schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx, &mut self.claims);
         }
         self.gc.record_answer(found == Inspection::Ended);
         if found == Inspection::Ended {
@@ -33,7 +36,7 @@ impl ClusterController {
                 self.gc.clear_missing(&claim);
                 self.guardrails.release_removal(BlockCause::Missing, &claim);
             }
-            Inspection::Foreign => self.hold_foreign(&claim, provider_id, ctx),
+            Inspection::Foreign => hold_foreign(&claim, provider_id, ctx, &mut self.guardrails, &self.uid),
             Inspection::Ended => self.apply_evidence(&claim, Evidence::Ended, ctx),
             Inspection::Unknown => self.apply_evidence(&claim, Evidence::Unknown, ctx),
         }
@@ -45,20 +48,20 @@ impl ClusterController {
         if stage == StageKind::Deleting {
             return;
         }
-        let facts = self.machine_facts(claim, ctx);
-        let mut circumstances = self.removal_constraints(claim, ctx);
+        let facts = machine_facts(claim, &self.step_view(ctx.now));
+        let mut circumstances = removal_constraints(claim, &self.step_view(ctx.now), ctx);
         if stage.is_terminating() {
             // A terminating machine was counted against the limits when its removal was decided.
             (circumstances.frozen, circumstances.capped) = (None, None);
         }
         let verdict = evaluate_removal(evidence, facts, &circumstances);
-        if self.apply_gate_decision(BlockCause::Missing, claim, verdict, ctx.now) {
+        if apply_gate_decision(BlockCause::Missing, claim, verdict, ctx.now, &mut self.guardrails) {
             if evidence == Evidence::Unknown && !stage.is_terminating() {
                 self.count_removal(claim, ctx);
             }
             self.delete_gone_machine(claim, ctx);
         } else if matches!(stage, StageKind::Launching | StageKind::Terminating) {
-            self.schedule_cloud_retry(claim, UNKNOWN_RETRY_DELAY, ctx);
+            schedule_cloud_retry(claim, UNKNOWN_RETRY_DELAY, ctx, &mut self.claims);
         }
     }
 
@@ -78,20 +81,26 @@ impl ClusterController {
             let zone = machine.instance().map(|instance| instance.zone.clone()).unwrap_or_default();
             self.lifecycle_counter.count_termination_failure(zone);
         }
-        self.hold_foreign(&claim, provider_id, ctx);
-        self.schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx);
+        hold_foreign(&claim, provider_id, ctx, &mut self.guardrails, &self.uid);
+        schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx, &mut self.claims);
     }
+}
 
-    fn hold_foreign(&mut self, claim: &ClaimName, provider_id: &ProviderId, ctx: &mut Context<'_>) {
-        let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
-        let refusal = RemovalRefusal::ForeignInstance { provider_id: provider_id.clone(), cluster, cluster_uid };
-        self.guardrails.block_removal(BlockCause::Foreign, claim, refusal, ctx.now);
-    }
+fn hold_foreign(
+    claim: &ClaimName,
+    provider_id: &ProviderId,
+    ctx: &mut Context<'_>,
+    guardrails: &mut ClusterGuardrails,
+    uid: &Text,
+) {
+    let (cluster, cluster_uid) = (ctx.cluster.clone(), uid.clone());
+    let refusal = RemovalRefusal::ForeignInstance { provider_id: provider_id.clone(), cluster, cluster_uid };
+    guardrails.block_removal(BlockCause::Foreign, claim, refusal, ctx.now);
+}
 
-    /// Schedules a retry of the cloud call for `claim`.
-    fn schedule_cloud_retry(&mut self, claim: &ClaimName, after: Millis, ctx: &Context<'_>) {
-        if let Some(machine) = self.claims.get_mut(claim) {
-            machine.schedule_cloud_retry(ctx.now + after);
-        }
+/// Schedules a retry of the cloud call for `claim`.
+fn schedule_cloud_retry(claim: &ClaimName, after: Millis, ctx: &Context<'_>, claims: &mut NodeClaims) {
+    if let Some(machine) = claims.get_mut(claim) {
+        machine.schedule_cloud_retry(ctx.now + after);
     }
 }

@@ -43,7 +43,7 @@ impl ClusterController {
         let (missing, of) = (lacking, known.len());
         let loss = ListingLoss { cluster: self.cluster.clone(), missing, of };
         if self.gc.mark_suspicious(loss, ctx.now) {
-            self.report_finding(Finding::ListingLacks { missing, of }, ctx);
+            ctx.report_finding(Finding::ListingLacks { missing, of });
         }
         false
     }

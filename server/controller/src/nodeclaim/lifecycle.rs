@@ -9,15 +9,21 @@ use std::collections::BTreeSet;
 
 use super::{DrainTerms, LaunchOutcome, LaunchedInstance, ManagedClaim, StageKind, TerminationReason};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::enforcement::count_launch_attempts;
+use crate::guardrails::removal_gate::drop_stale_blocks;
 use crate::launch_evidence::ReadyNode;
 use crate::launch_template::launch_template;
+use crate::nodeclaim::NodeClaims;
+use crate::nodeclaim::termination_calls::retry_later;
+use crate::provisioning::probing::options_without_capacity;
+use crate::status_reporter::StatusReporter;
 use crate::{
     DecidedLaunch, Decision, DecisionId, DecisionReason, Effect, Instruction, InstructionId, Launched, PlannedMachine,
     order,
 };
 use cluster::assignments::NOMINATION_WINDOW;
 use cluster::planning::{UNREGISTERED, is_ephemeral};
-use cluster::{ClaimRecord, NodeRecord};
+use cluster::{ClaimRecord, ClusterState, NodeRecord};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::{
     CapacityType, ClaimName, InstanceTypeName, LaunchFailure, LaunchOption, LaunchOrder, Millis, ProviderId, Text,
@@ -37,23 +43,11 @@ impl ClusterController {
             .filter(|claim| claim.ours && claim.is_launched() && !self.claims.contains(&claim.name))
             .filter(|claim| !self.state.is_marked_for_deletion(&claim.name))
             .collect();
-        let found: Vec<ManagedClaim> = unknown.into_iter().map(|claim| self.machine_of_claim(claim, now)).collect();
+        let found: Vec<ManagedClaim> =
+            unknown.into_iter().map(|claim| machine_of_claim(claim, now, &self.state)).collect();
         for machine in found {
             self.claims.insert(machine);
         }
-    }
-
-    /// A machine for an observed or synthesized NodeClaim.
-    pub(crate) fn machine_of_claim(&self, claim: &ClaimRecord, now: Timestamp) -> ManagedClaim {
-        let label = |key: &str| claim.labels.get(key).cloned();
-        let instance = label(INSTANCE_TYPE).zip(label(ZONE)).zip(label(CAPACITY_TYPE)).map(|((kind, zone), paid)| {
-            let (kind, zone) = (InstanceTypeName::from(kind), Zone::from(zone));
-            let capacity_type = capacity_type(&paid);
-            let pool = self.state.pool(&claim.pool).map(|record| &record.pool);
-            let (_, price) = order::launched_facts(pool, &claim.provider_id, &kind, &zone, capacity_type);
-            LaunchedInstance { instance_type: kind, zone, capacity_type, price }
-        });
-        ManagedClaim::from_claim(claim, instance, now)
     }
 
     /// Advances all machines as far as the observed state permits. Initialized machines, the large
@@ -71,7 +65,7 @@ impl ClusterController {
         for claim in &claims {
             self.advance_machine(claim, ctx);
         }
-        self.drop_stale_blocks();
+        drop_stale_blocks(&mut self.guardrails, &self.claims);
     }
 
     fn advance_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
@@ -84,7 +78,7 @@ impl ClusterController {
             {
                 let minutes = ctx.settings.launch_timeout.as_mins();
                 ctx.guardrails.record_launch_failure(&self.cluster, ctx.now);
-                self.record_join_result(claim, false);
+                record_join_result(claim, false, &mut self.status_reporter, &self.claims, &self.state);
                 self.fail_replacements_waiting_for(claim, "the launch took too long", ctx);
                 let reason = TerminationReason::LaunchTimeout { minutes };
                 self.begin_termination(claim, reason, DrainTerms::default(), ctx);
@@ -120,7 +114,7 @@ impl ClusterController {
         let node = self.state.node_of_claim(claim);
         match node {
             Some(node) if node.is_registered() => {
-                self.record_join_result(claim, true);
+                record_join_result(claim, true, &mut self.status_reporter, &self.claims, &self.state);
                 if let Some(machine) = self.claims.get_mut(claim) {
                     machine.complete_registration(ctx.now);
                     // Nothing is left to be observed.
@@ -154,11 +148,11 @@ impl ClusterController {
                     return;
                 }
                 if !self.may_terminate_without_node(claim, ctx) {
-                    return self.retry_later(claim, ctx);
+                    return retry_later(claim, ctx, &mut self.claims);
                 }
                 let minutes = ctx.settings.registration_timeout.as_mins();
                 ctx.guardrails.record_launch_failure(&self.cluster, ctx.now);
-                self.record_join_result(claim, false);
+                record_join_result(claim, false, &mut self.status_reporter, &self.claims, &self.state);
                 self.fail_replacements_waiting_for(claim, "its Node did not join", ctx);
                 let reason = TerminationReason::RegistrationTimeout { minutes };
                 self.begin_termination(claim, reason, DrainTerms::default(), ctx);
@@ -170,7 +164,7 @@ impl ClusterController {
     fn advance_registered(&mut self, claim: &ClaimName, free: bool, ctx: &mut Context<'_>) {
         let Some(node) = self.state.node_of_claim(claim) else { return };
         if node.is_initialized() {
-            self.record_ready_time(claim, ctx);
+            record_ready_time(claim, ctx, &self.claims, &self.state);
             self.claims.get_mut(claim).map(|machine| machine.complete_initialization(ctx.now));
             self.state.expire_assignments_to(claim, ctx.now + NOMINATION_WINDOW);
         } else if free && self.state.claim(claim).is_some_and(|record| is_complete(node, record)) {
@@ -179,32 +173,9 @@ impl ClusterController {
         }
     }
 
-    /// Records how long a machine that this process launched took to be ready, by the time at which its NodeClaim was
-    /// created.
-    fn record_ready_time(&self, claim: &ClaimName, ctx: &Context<'_>) {
-        let machine = self.claims.get(claim).filter(|machine| machine.planned().is_some());
-        let instance = machine.and_then(ManagedClaim::instance);
-        let created = self.state.claim(claim).and_then(|record| record.created);
-        if let (Some(instance), Some(created)) = (instance, created) {
-            let LaunchedInstance { instance_type, capacity_type, .. } = instance;
-            let (instance_type, capacity_type) = (instance_type.clone(), *capacity_type);
-            let took = ctx.now.duration_since(created);
-            ctx.offerings.evidence().record_ready(ReadyNode { instance_type, capacity_type, took });
-        }
-    }
-
-    /// Records for the health of the NodePool whether a machine launched by this server joined in
-    /// time.
-    fn record_join_result(&mut self, claim: &ClaimName, joined: bool) {
-        let planned = self.claims.get(claim).filter(|machine| machine.planned().is_some());
-        if let Some(pool) = planned.and_then(|machine| self.state.pool(machine.pool())) {
-            self.status_reporter.record_registration(pool, joined);
-        }
-    }
-
     /// Handles the acknowledgement of an instruction.
     pub(crate) fn handle_ack(&mut self, id: InstructionId, ctx: &mut Context<'_>) {
-        if self.complete_status_write(id, false, ctx) {
+        if self.status_reporter.complete_status_write(id, false, ctx.now) {
             return;
         }
         let Some(claim) = self.claims.complete_instruction(id) else { return };
@@ -222,7 +193,7 @@ impl ClusterController {
             StageKind::Deleting => {
                 self.claims.remove(&claim);
                 self.state.forget_claim(&claim);
-                self.drop_stale_blocks();
+                drop_stale_blocks(&mut self.guardrails, &self.claims);
                 self.close_launch(&claim, ctx);
             }
             _ => {}
@@ -237,7 +208,7 @@ impl ClusterController {
         unmet: bool,
         ctx: &mut Context<'_>,
     ) {
-        if self.complete_status_write(id, true, ctx) {
+        if self.status_reporter.complete_status_write(id, true, ctx.now) {
             return;
         }
         let Some(claim) = self.claims.complete_instruction(id) else { return };
@@ -267,17 +238,6 @@ impl ClusterController {
         self.record_decision(Decision { refused, ..decision }, ctx);
     }
 
-    /// Launches the instance of `claim`, or repeats the call to learn its outcome.
-    pub(crate) fn launch_instance(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        if let Some(mut decided) = self.claims.get(claim).and_then(|machine| machine.launch_order(ctx.now)) {
-            // An order of an earlier process: it may have died before it made the launch templates.
-            if decided.machine.launch.template.is_none() {
-                self.renew_launch_template(&mut decided, ctx);
-            }
-            ctx.effects.push(Effect::Launch(Box::new(decided.machine.launch)));
-        }
-    }
-
     pub(crate) fn handle_launched(&mut self, launched: Launched, ctx: &mut Context<'_>) {
         let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable, image, .. } =
             launched;
@@ -295,7 +255,7 @@ impl ClusterController {
         let Some(outcome) = machine.complete_launch(attempt, provider_id, instance, ctx.now) else { return };
         self.report_offerings(&claim, unavailable, ctx);
         self.state.record_launch(&claim, &facts);
-        self.count_launch_attempts(&claim, ctx);
+        count_launch_attempts(&claim, ctx, &mut self.guardrails, &self.claims, &self.state);
         match outcome {
             LaunchOutcome::Kept => self.instruct(Instruction::MarkLaunched { claim, facts }, ctx),
             LaunchOutcome::Cancelled(reason) => self.terminate_instance(&claim, Some(reason), ctx),
@@ -325,13 +285,14 @@ impl ClusterController {
         }
         if let Some(mut decided) = again {
             if let Some(decided) = &mut decided {
-                self.renew_launch_template(decided, ctx);
+                renew_launch_template(decided, ctx, &self.state);
             }
             return ctx.effects.extend(decided.map(|decided| Effect::Relaunch(Box::new(decided))));
         }
         match failure {
             LaunchFailure::InsufficientCapacity { unavailable } => {
-                let all = if unavailable.is_empty() { self.options_without_capacity(claim) } else { unavailable };
+                let all =
+                    if unavailable.is_empty() { options_without_capacity(claim, &self.claims) } else { unavailable };
                 let reason = TerminationReason::insufficient_capacity(&all);
                 self.report_offerings(claim, all, ctx);
                 self.give_up_launch(claim, reason, ctx);
@@ -344,15 +305,6 @@ impl ClusterController {
                 self.delete_claim(claim, Some(reason), ctx);
             }
         }
-    }
-
-    /// Gives an order what its launch templates are made from, by the EC2NodeClass of today. Another attempt is another
-    /// request; the request of a recorded attempt stays as it is, and only templates that it names are made.
-    fn renew_launch_template(&self, decided: &mut DecidedLaunch, ctx: &Context<'_>) {
-        let PlannedMachine { claim, launch, .. } = &mut decided.machine;
-        let pool = self.state.pool(&claim.pool).map(|record| &record.pool);
-        let renewed = pool.and_then(|pool| launch_template(&self.state, ctx.settings, pool, claim, &launch.options));
-        launch.template = renewed.or_else(|| launch.template.take());
     }
 
     /// No option of the machine has capacity: its pods are planned again.
@@ -370,7 +322,7 @@ impl ClusterController {
         let is_available =
             |option: &LaunchOption| ctx.offerings.is_available(option, capacity_type, Some(&holder), ctx.now);
         if repeats || options.iter().all(is_available) {
-            return self.launch_instance(claim, ctx);
+            return launch_instance(claim, ctx, &mut self.claims, &self.state);
         }
         let available: Vec<LaunchOption> = options.into_iter().filter(is_available).collect();
         if available.is_empty() {
@@ -379,11 +331,11 @@ impl ClusterController {
         }
         let Some(machine) = self.claims.get_mut(claim) else { return };
         if !machine.begin_next_attempt(MAX_ATTEMPTS) {
-            return self.launch_instance(claim, ctx);
+            return launch_instance(claim, ctx, &mut self.claims, &self.state);
         }
         machine.narrow_options(available);
         if let Some(mut decided) = machine.launch_order(ctx.now) {
-            self.renew_launch_template(&mut decided, ctx);
+            renew_launch_template(&mut decided, ctx, &self.state);
             ctx.effects.push(Effect::Relaunch(Box::new(decided)));
         }
     }
@@ -403,6 +355,68 @@ impl ClusterController {
             self.provisioner.replan_displaced_pods(ctx.now);
         }
     }
+}
+
+/// Records for the health of the NodePool whether a machine launched by this server joined in
+/// time.
+fn record_join_result(
+    claim: &ClaimName,
+    joined: bool,
+    status_reporter: &mut StatusReporter,
+    claims: &NodeClaims,
+    state: &ClusterState,
+) {
+    let planned = claims.get(claim).filter(|machine| machine.planned().is_some());
+    if let Some(pool) = planned.and_then(|machine| state.pool(machine.pool())) {
+        status_reporter.record_registration(pool, joined);
+    }
+}
+
+/// Launches the instance of `claim`, or repeats the call to learn its outcome.
+pub(crate) fn launch_instance(claim: &ClaimName, ctx: &mut Context<'_>, claims: &mut NodeClaims, state: &ClusterState) {
+    if let Some(mut decided) = claims.get(claim).and_then(|machine| machine.launch_order(ctx.now)) {
+        // An order of an earlier process: it may have died before it made the launch templates.
+        if decided.machine.launch.template.is_none() {
+            renew_launch_template(&mut decided, ctx, state);
+        }
+        ctx.effects.push(Effect::Launch(Box::new(decided.machine.launch)));
+    }
+}
+
+/// Gives an order what its launch templates are made from, by the EC2NodeClass of today. Another attempt is another
+/// request; the request of a recorded attempt stays as it is, and only templates that it names are made.
+fn renew_launch_template(decided: &mut DecidedLaunch, ctx: &Context<'_>, state: &ClusterState) {
+    let PlannedMachine { claim, launch, .. } = &mut decided.machine;
+    let pool = state.pool(&claim.pool).map(|record| &record.pool);
+    let renewed = pool.and_then(|pool| launch_template(state, ctx.settings, pool, claim, &launch.options));
+    launch.template = renewed.or_else(|| launch.template.take());
+}
+
+/// Records how long a machine that this process launched took to be ready, by the time at which its NodeClaim was
+/// created.
+fn record_ready_time(claim: &ClaimName, ctx: &Context<'_>, claims: &NodeClaims, state: &ClusterState) {
+    let machine = claims.get(claim).filter(|machine| machine.planned().is_some());
+    let instance = machine.and_then(ManagedClaim::instance);
+    let created = state.claim(claim).and_then(|record| record.created);
+    if let (Some(instance), Some(created)) = (instance, created) {
+        let LaunchedInstance { instance_type, capacity_type, .. } = instance;
+        let (instance_type, capacity_type) = (instance_type.clone(), *capacity_type);
+        let took = ctx.now.duration_since(created);
+        ctx.offerings.evidence().record_ready(ReadyNode { instance_type, capacity_type, took });
+    }
+}
+
+/// A machine for an observed or synthesized NodeClaim.
+pub(crate) fn machine_of_claim(claim: &ClaimRecord, now: Timestamp, state: &ClusterState) -> ManagedClaim {
+    let label = |key: &str| claim.labels.get(key).cloned();
+    let instance = label(INSTANCE_TYPE).zip(label(ZONE)).zip(label(CAPACITY_TYPE)).map(|((kind, zone), paid)| {
+        let (kind, zone) = (InstanceTypeName::from(kind), Zone::from(zone));
+        let capacity_type = capacity_type(&paid);
+        let pool = state.pool(&claim.pool).map(|record| &record.pool);
+        let (_, price) = order::launched_facts(pool, &claim.provider_id, &kind, &zone, capacity_type);
+        LaunchedInstance { instance_type: kind, zone, capacity_type, price }
+    });
+    ManagedClaim::from_claim(claim, instance, now)
 }
 
 /// Whether the Node joined with the taint that keeps pods away until it is registered (Karpenter: registration).

@@ -18,7 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ListedInstance, Listing, ManagedClaim, StageKind, TerminationReason};
 use crate::Finding;
 use crate::cluster_controller::{ClusterController, Context};
-use cluster::{ClaimRecord, Key, Observation};
+use crate::guardrails::removal_gate::{keep_disruption_policies, nodes_lost_by};
+use crate::nodeclaim::NodeClaims;
+use crate::nodeclaim::lifecycle::machine_of_claim;
+use crate::nodeclaim::missing_claims::snapshot_suspicious;
+use cluster::{ClaimRecord, ClusterState, Key, Observation};
 use model::labels::NODEPOOL;
 use model::{ClaimName, Millis, PoolName, ProviderId, Timestamp};
 
@@ -26,9 +30,9 @@ impl ClusterController {
     /// Applies an accepted observation. NodeClaims of machines that it removes are assumed from now
     /// on.
     pub(crate) fn apply_observation(&mut self, observation: Observation, now: Timestamp) {
-        let lost = self.claims_removed_by(&observation);
-        let nodes = self.nodes_lost_by(&observation);
-        self.keep_disruption_policies(&observation);
+        let lost = claims_removed_by(&observation, &self.claims, &self.state);
+        let nodes = nodes_lost_by(&observation, &self.state);
+        keep_disruption_policies(&observation, &mut self.guardrails, &self.state);
         self.state.apply(observation, now);
         for (claim, node) in nodes {
             if let Some(machine) = self.claims.get_mut(&claim) {
@@ -45,42 +49,6 @@ impl ClusterController {
         }
     }
 
-    fn claims_removed_by(&self, observation: &Observation) -> Vec<ClaimRecord> {
-        let kept = |claim: &ClaimName| {
-            let machine = self.claims.get(claim).filter(|machine| machine.stage() != StageKind::Deleting)?;
-            self.state.claim(machine.name()).filter(|_| self.state.is_claim_observed(claim)).cloned()
-        };
-        match observation {
-            Observation::Delete(Key::Claim(claim)) => kept(claim).into_iter().collect(),
-            Observation::Snapshot(snapshot) => {
-                let shown: BTreeSet<&ClaimName> = snapshot.claims.iter().map(|claim| &claim.name).collect();
-                self.claims
-                    .iter()
-                    .map(ManagedClaim::name)
-                    .filter(|claim| !shown.contains(claim))
-                    .filter_map(kept)
-                    .collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// A NodeClaim in place of one that is not observed, from the Node of its instance if there is
-    /// one.
-    pub(crate) fn synthesize_claim(&self, claim: &ClaimName, provider_id: &ProviderId) -> ClaimRecord {
-        let imagined =
-            ClaimRecord { name: claim.clone(), provider_id: provider_id.clone(), ours: true, ..ClaimRecord::default() };
-        let Some(node) = self.state.node_of_machine(provider_id) else { return imagined };
-        ClaimRecord {
-            pool: node.labels.get(NODEPOOL).map(PoolName::from).unwrap_or_default(),
-            labels: node.labels.clone(),
-            capacity: node.capacity.clone(),
-            allocatable: node.allocatable.clone(),
-            created: node.created,
-            ..imagined
-        }
-    }
-
     /// Adopts an orphaned instance that has a Node, or may have one, under a synthetic NodeClaim,
     /// so that it is drained rather than terminated. A second instance of the same NodeClaim is
     /// adopted under its own instance id.
@@ -89,8 +57,8 @@ impl ClusterController {
         let free = !claim.is_empty() && !self.claims.contains(claim) && self.state.claim(claim).is_none();
         let own = provider_id.rsplit('/').next().unwrap_or_default();
         let name = if free { claim.clone() } else { ClaimName::from(own) };
-        let record = self.synthesize_claim(&name, provider_id);
-        self.claims.insert(self.machine_of_claim(&record, ctx.now));
+        let record = synthesize_claim(&name, provider_id, &self.state);
+        self.claims.insert(machine_of_claim(&record, ctx.now, &self.state));
         self.state.assume_claim(record);
         self.gc.record_unclaimed(name, since);
     }
@@ -111,11 +79,42 @@ impl ClusterController {
         let due = claimless.iter().filter(|(_, since)| listing.requested_at.duration_since(**since) >= after);
         let due: Vec<ClaimName> = due.map(|(claim, _)| claim.clone()).collect();
         self.gc.replace_unclaimed(claimless);
-        if !due.is_empty() && self.snapshot_suspicious(missing, of, ctx) {
+        if !due.is_empty() && snapshot_suspicious(missing, of, &self.step_view(ctx.now)) {
             return self.report_missing_claims(Finding::ClaimsMissing { missing, of }, ctx);
         }
         let due_now: BTreeSet<ClaimName> = due.iter().cloned().collect();
         self.terminate_deleted_by_hand(due, &due_now, &TerminationReason::ClaimRemoved, ctx);
+    }
+}
+
+/// A NodeClaim in place of one that is not observed, from the Node of its instance if there is
+/// one.
+pub(crate) fn synthesize_claim(claim: &ClaimName, provider_id: &ProviderId, state: &ClusterState) -> ClaimRecord {
+    let imagined =
+        ClaimRecord { name: claim.clone(), provider_id: provider_id.clone(), ours: true, ..ClaimRecord::default() };
+    let Some(node) = state.node_of_machine(provider_id) else { return imagined };
+    ClaimRecord {
+        pool: node.labels.get(NODEPOOL).map(PoolName::from).unwrap_or_default(),
+        labels: node.labels.clone(),
+        capacity: node.capacity.clone(),
+        allocatable: node.allocatable.clone(),
+        created: node.created,
+        ..imagined
+    }
+}
+
+fn claims_removed_by(observation: &Observation, claims: &NodeClaims, state: &ClusterState) -> Vec<ClaimRecord> {
+    let kept = |claim: &ClaimName| {
+        let machine = claims.get(claim).filter(|machine| machine.stage() != StageKind::Deleting)?;
+        state.claim(machine.name()).filter(|_| state.is_claim_observed(claim)).cloned()
+    };
+    match observation {
+        Observation::Delete(Key::Claim(claim)) => kept(claim).into_iter().collect(),
+        Observation::Snapshot(snapshot) => {
+            let shown: BTreeSet<&ClaimName> = snapshot.claims.iter().map(|claim| &claim.name).collect();
+            claims.iter().map(ManagedClaim::name).filter(|claim| !shown.contains(claim)).filter_map(kept).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -35,7 +35,7 @@ impl ClusterController {
             && let Some(provider_id) = first
         {
             let region: Text = self.region.region().cloned().unwrap_or_default();
-            self.report_finding(Finding::OtherRegion { elsewhere, of, provider_id, region }, ctx);
+            ctx.report_finding(Finding::OtherRegion { elsewhere, of, provider_id, region });
         }
     }
 }

@@ -25,9 +25,12 @@ use std::collections::BTreeSet;
 
 use super::{DecidedLaunch, DrainTerms, LaunchState, ManagedClaim, OpenLaunch, PendingRecovery, TerminationReason};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::nodeclaim::NodeClaims;
+use crate::nodeclaim::lifecycle::launch_instance;
+use crate::nodeclaim::missing_claims::snapshot_suspicious;
+use crate::nodeclaim::orphans::synthesize_claim;
 use crate::{Effect, Finding, Instruction, PlannedMachine, order};
-use cluster::ClaimRecord;
-use cluster::Target;
+use cluster::{ClaimRecord, ClusterState, Target};
 use model::drain::RecordedDrain;
 use model::{ClaimName, MicroUsd, Millis, PodKey, ProviderId, Text, Timestamp};
 
@@ -43,7 +46,8 @@ impl ClusterController {
         if !uid.is_empty() {
             self.uid = uid;
         }
-        (self.operator_confirmed_until, self.last_absence_finding) = (None, None);
+        self.guardrails.end_confirmation();
+        self.last_absence_finding = None;
         self.recovery = PendingRecovery::of(launches);
     }
 
@@ -83,7 +87,7 @@ impl ClusterController {
         } else {
             (left().filter(launched).filter(lacks).count(), left().filter(launched).count())
         };
-        self.snapshot_suspicious(missing, of, ctx).then_some(Finding::ClaimsMissing { missing, of })
+        snapshot_suspicious(missing, of, &self.step_view(ctx.now)).then_some(Finding::ClaimsMissing { missing, of })
     }
 
     fn recover_launch(&mut self, launch: OpenLaunch, ctx: &mut Context<'_>) {
@@ -108,13 +112,13 @@ impl ClusterController {
             }
             (LaunchState::Failed { why }, planned) => {
                 match planned {
-                    Some(decided) => self.insert_recovered_launch(*decided, attempt, ctx.now),
-                    None => self.claims.insert(self.recovered_claim(&claim, None, ctx.now)),
+                    Some(decided) => insert_recovered_launch(*decided, attempt, ctx.now, &mut self.claims, &self.state),
+                    None => self.claims.insert(recovered_claim(&claim, None, ctx.now, &self.state)),
                 }
                 self.delete_claim(&claim, Some(TerminationReason::LaunchFailed(why)), ctx);
             }
             (LaunchState::Open, Some(decided)) => self.recover_open_launch(claim, attempt, decided, ctx),
-            (LaunchState::Open, None) => self.report_finding(Finding::UnreadableLaunch { claim }, ctx),
+            (LaunchState::Open, None) => ctx.report_finding(Finding::UnreadableLaunch { claim }),
         }
     }
 
@@ -142,7 +146,7 @@ impl ClusterController {
         let fresh = ctx.now.duration_since(decided.at) < TOKEN_LIFETIME;
         let planned = decided.machine.clone();
         let id = decided.decision;
-        self.insert_recovered_launch(*decided, attempt, ctx.now);
+        insert_recovered_launch(*decided, attempt, ctx.now, &mut self.claims, &self.state);
         self.assume_recovered_claim(&planned, seen, ctx.now);
         // The NodeClaim of a call that may have succeeded is kept: deleting it would orphan the
         // instance.
@@ -155,7 +159,7 @@ impl ClusterController {
             self.provisioner.replan_displaced_pods(ctx.now);
         } else if seen {
             self.claims.get_mut(&claim).map(|machine| machine.begin_launch(ctx.now));
-            self.launch_instance(&claim, ctx);
+            launch_instance(&claim, ctx, &mut self.claims, &self.state);
         } else {
             self.claims.get_mut(&claim).map(|machine| machine.begin_creation(ctx.now));
             self.instruct(Instruction::CreateClaim(planned.claim), ctx);
@@ -172,29 +176,15 @@ impl ClusterController {
         ctx: &mut Context<'_>,
     ) {
         if !self.state.is_claim_observed(&claim) {
-            let synthesized = self.synthesize_claim(&claim, &provider_id);
+            let synthesized = synthesize_claim(&claim, &provider_id, &self.state);
             self.state.assume_claim(synthesized);
         }
-        let mut machine = self.recovered_claim(&claim, Some(provider_id.clone()), ctx.now);
+        let mut machine = recovered_claim(&claim, Some(provider_id.clone()), ctx.now, &self.state);
         if self.state.is_claim_observed(&claim) {
             machine.resume_launch(attempt, ctx.now);
         }
         self.claims.insert(machine);
         ctx.effects.push(Effect::Describe { cluster: self.cluster.clone(), claim, attempt, provider_id });
-    }
-
-    fn insert_recovered_launch(&mut self, recorded: DecidedLaunch, attempt: u32, now: Timestamp) {
-        let pool = self.state.pool(&recorded.machine.claim.pool);
-        let revision = pool.map(|record| record.revision.clone()).unwrap_or_default();
-        self.claims.insert(ManagedClaim::from_launch_record(recorded, revision, attempt, now));
-    }
-
-    /// The NodeClaim of a launch whose order is not recorded.
-    fn recovered_claim(&self, claim: &ClaimName, provider_id: Option<ProviderId>, now: Timestamp) -> ManagedClaim {
-        let unknown = || ClaimRecord { name: claim.clone(), ..ClaimRecord::default() };
-        let known = self.state.claim(claim).cloned().unwrap_or_else(unknown);
-        let provider_id = provider_id.unwrap_or_else(|| known.provider_id.clone());
-        ManagedClaim::from_claim(&ClaimRecord { provider_id, ..known }, None, now)
     }
 
     /// Counts the capacity of a launching machine again.
@@ -243,9 +233,34 @@ impl ClusterController {
                 && !self.claims.contains(&claim.name)
         });
         for claim in unrecorded {
-            self.report_finding(Finding::ClaimWithoutRow { claim: claim.name.clone() }, ctx);
+            ctx.report_finding(Finding::ClaimWithoutRow { claim: claim.name.clone() });
         }
     }
+}
+
+fn insert_recovered_launch(
+    recorded: DecidedLaunch,
+    attempt: u32,
+    now: Timestamp,
+    claims: &mut NodeClaims,
+    state: &ClusterState,
+) {
+    let pool = state.pool(&recorded.machine.claim.pool);
+    let revision = pool.map(|record| record.revision.clone()).unwrap_or_default();
+    claims.insert(ManagedClaim::from_launch_record(recorded, revision, attempt, now));
+}
+
+/// The NodeClaim of a launch whose order is not recorded.
+fn recovered_claim(
+    claim: &ClaimName,
+    provider_id: Option<ProviderId>,
+    now: Timestamp,
+    state: &ClusterState,
+) -> ManagedClaim {
+    let unknown = || ClaimRecord { name: claim.clone(), ..ClaimRecord::default() };
+    let known = state.claim(claim).cloned().unwrap_or_else(unknown);
+    let provider_id = provider_id.unwrap_or_else(|| known.provider_id.clone());
+    ManagedClaim::from_claim(&ClaimRecord { provider_id, ..known }, None, now)
 }
 
 #[cfg(test)]

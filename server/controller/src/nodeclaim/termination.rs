@@ -4,6 +4,7 @@
 use super::{DrainTerms, ManagedClaim, StageKind, TerminationReason};
 use crate::Finding;
 use crate::cluster_controller::{ClusterController, Context};
+use crate::nodeclaim::missing_claims::snapshot_suspicious;
 use model::{ClaimName, Text};
 
 impl ClusterController {
@@ -34,7 +35,7 @@ impl ClusterController {
                 self.claims.get_mut(claim).map(|machine| machine.cancel_launch(reason));
             }
             _ if self.state.node_of_claim(claim).is_some()
-                || self.snapshot_suspicious(1, 1, ctx)
+                || snapshot_suspicious(1, 1, &self.step_view(ctx.now))
                 || !self.may_terminate_without_node(claim, ctx) =>
             {
                 let grace = self.state.claim(claim).and_then(|claim| claim.termination_grace_period);
@@ -55,7 +56,7 @@ impl ClusterController {
             return;
         }
         self.keep_machine(claim, ctx);
-        self.report_finding(Finding::NodeOccupied { claim: claim.clone(), why: Text::from(why) }, ctx);
+        ctx.report_finding(Finding::NodeOccupied { claim: claim.clone(), why: Text::from(why) });
     }
 
     /// Cancels the terminations of machines that wait for the plan of their pods, because their NodeClaims had disappeared,

@@ -3,6 +3,8 @@
 use super::managed_claim::CloudRetry;
 use super::{DrainTerms, ManagedClaim, TerminationReason};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::nodeclaim::NodeClaims;
+use crate::nodeclaim::missing_claims::snapshot_suspicious;
 use crate::{Effect, Finding, Instruction};
 use model::{ClaimName, Text};
 
@@ -24,11 +26,11 @@ impl ClusterController {
                     Instruction::Drain { claim, node, provider_id, deadline, interruption, only_if_empty, reason };
                 self.instruct(drain, ctx);
             }
-            None if self.snapshot_suspicious(1, 1, ctx) => {
-                self.retry_later(claim, ctx);
+            None if snapshot_suspicious(1, 1, &self.step_view(ctx.now)) => {
+                retry_later(claim, ctx, &mut self.claims);
                 self.report_missing_claims(Finding::ClaimsMissing { missing: 1, of: 1 }, ctx);
             }
-            None if !self.may_terminate_without_node(claim, ctx) => self.retry_later(claim, ctx),
+            None if !self.may_terminate_without_node(claim, ctx) => retry_later(claim, ctx, &mut self.claims),
             None => self.terminate_instance(claim, None, ctx),
         }
     }
@@ -67,14 +69,6 @@ impl ClusterController {
         self.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, ctx);
     }
 
-    /// Checks the obstacle again after the retry time.
-    pub(crate) fn retry_later(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
-        let again = ctx.now + ctx.settings.retry_delay;
-        if let Some(machine) = self.claims.get_mut(claim) {
-            machine.postpone(again);
-        }
-    }
-
     /// Retries the cloud call for `claim` that was refused, or whose instance was unknown, when it
     /// is due.
     pub(crate) fn retry_cloud_call(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
@@ -88,5 +82,13 @@ impl ClusterController {
             }
             None => {}
         }
+    }
+}
+
+/// Checks the obstacle again after the retry time.
+pub(crate) fn retry_later(claim: &ClaimName, ctx: &Context<'_>, claims: &mut NodeClaims) {
+    let again = ctx.now + ctx.settings.retry_delay;
+    if let Some(machine) = claims.get_mut(claim) {
+        machine.postpone(again);
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::plan_assignment::launch_view;
 use crate::cluster_controller::{ClusterController, Context};
-use crate::nodeclaim::StageKind;
+use crate::nodeclaim::{NodeClaims, StageKind};
 use crate::{Decision, DecisionId, Instruction, PlannedMachine};
+use cluster::ClusterState;
 use model::resources::NODES;
 use model::{ClaimName, PoolName, Resources};
 
@@ -47,19 +48,19 @@ impl ClusterController {
         let order = &planned.launch;
         view.launchable_pool(&planned.claim.pool, revision).is_some()
             && view.has_available(&order.options, order.capacity_type, Some(&self.probe_holder(claim)))
-            && self.within_limits(id, &planned.claim.pool)
+            && within_limits(id, &planned.claim.pool, &self.claims, &self.state)
     }
+}
 
-    /// Whether the NodePool is within its limits without the machines of this decision, which were
-    /// planned within them.
-    fn within_limits(&self, id: DecisionId, pool: &PoolName) -> bool {
-        let Some(record) = self.state.pool(pool) else { return false };
-        let decided = |claim: &ClaimName| self.claims.get(claim).is_some_and(|machine| machine.decision() == Some(id));
-        let mut used = Resources::new();
-        for claim in self.state.claims().filter(|claim| claim.pool == *pool && !decided(&claim.name)) {
-            used.add(&claim.capacity);
-            used.add(&Resources::from_iter([(NODES, 1)]));
-        }
-        record.pool.limits.iter().all(|(name, limit)| used.get(name) <= limit)
+/// Whether the NodePool is within its limits without the machines of this decision, which were
+/// planned within them.
+fn within_limits(id: DecisionId, pool: &PoolName, claims: &NodeClaims, state: &ClusterState) -> bool {
+    let Some(record) = state.pool(pool) else { return false };
+    let decided = |claim: &ClaimName| claims.get(claim).is_some_and(|machine| machine.decision() == Some(id));
+    let mut used = Resources::new();
+    for claim in state.claims().filter(|claim| claim.pool == *pool && !decided(&claim.name)) {
+        used.add(&claim.capacity);
+        used.add(&Resources::from_iter([(NODES, 1)]));
     }
+    record.pool.limits.iter().all(|(name, limit)| used.get(name) <= limit)
 }

@@ -4,12 +4,13 @@
 use super::LaunchView;
 use super::launch_lane::LaneFacts;
 use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::enforcement::{count_launches, exclude_backed_off_pods, exclude_frozen_pools};
 use crate::guardrails::{BackedOffPods, ClusterGuardrails};
 use crate::launch_template::launch_template;
-use crate::nodeclaim::ManagedClaim;
-use crate::order;
+use crate::nodeclaim::{ManagedClaim, NodeClaims};
+use crate::provisioning::{InterruptedOwners, Provisioner};
 use crate::unavailable_offerings::Probing;
-use crate::{DecisionId, PlannedMachine};
+use crate::{DecisionId, PlannedMachine, order};
 use cluster::assignments::NOMINATION_WINDOW;
 use cluster::{ClusterState, Target};
 use model::input::PlanningInput;
@@ -17,16 +18,6 @@ use model::plan::{Plan, PlannedNode};
 use model::{ClaimName, ClusterName, NodeName, NodePool, NodeStage, PodKey, Text, Timestamp};
 
 impl ClusterController {
-    /// Excludes what guardrails hold back, and unavailable offerings. Returns the pods for which no machine may be launched.
-    pub(crate) fn restrict_input(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> BackedOffPods {
-        let backed_off = self.exclude_backed_off_pods(input, ctx);
-        self.exclude_frozen_pools(input, ctx);
-        for pool in &mut input.pools {
-            pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Allowed, ctx.now);
-        }
-        backed_off
-    }
-
     /// Orders, assumes and counts the machines of a plan, and assigns its pods: the number of the decision, its
     /// launches and its assignments to existing capacity.
     pub(crate) fn assign_plan(
@@ -37,18 +28,12 @@ impl ClusterController {
     ) -> (DecisionId, Vec<PlannedMachine>, Vec<(PodKey, NodeName)>) {
         let id = DecisionId(ctx.next_id());
         let machines = self.assume_machines(input, plan, id, ctx);
-        self.count_launches(input, &machines, planned_nodes(plan), ctx);
+        count_launches(input, &machines, planned_nodes(plan), ctx);
         let placed = self.assign_placements(input, plan, ctx.now);
         if !placed.is_empty() {
             self.nominator.schedule_nominations(ctx.now);
         }
         (id, machines, placed)
-    }
-
-    /// Date of the prices of the NodePools that the machines are launched for; `None` without machines.
-    pub(crate) fn price_date(&self, machines: &[PlannedMachine]) -> Option<Text> {
-        let pools = machines.iter().filter_map(|machine| self.state.pool(&machine.claim.pool));
-        pools.filter_map(|record| record.meta.price_date.clone()).next()
     }
 
     /// Whether the NodePool has this revision still and may launch the planned machine.
@@ -77,7 +62,8 @@ impl ClusterController {
                 ctx.offerings.take_options(&mut machine.launch.options, node.capacity_type, &holder, ctx.now);
                 let (pool, options) = (&input.pools[node.pool as usize], &machine.launch.options);
                 machine.launch.template = launch_template(&self.state, ctx.settings, pool, &machine.claim, options);
-                machine.launch.lane = self.lane_facts().lane_of(node, input);
+                machine.launch.lane =
+                    lane_facts(&self.claims, &self.interrupted_owners, &self.state).lane_of(node, input);
                 machine
             })
             .collect();
@@ -94,10 +80,6 @@ impl ClusterController {
             self.claims.insert(machine);
         }
         machines
-    }
-
-    fn lane_facts(&self) -> LaneFacts<'_> {
-        LaneFacts { state: &self.state, claims: &self.claims, interrupted: &self.interrupted_owners }
     }
 
     fn assign_placements(&mut self, input: &PlanningInput, plan: &Plan, now: Timestamp) -> Vec<(PodKey, NodeName)> {
@@ -125,6 +107,36 @@ impl ClusterController {
         }
         placed
     }
+}
+
+/// Excludes what guardrails hold back, and unavailable offerings. Returns the pods for which no machine may be launched.
+pub(crate) fn restrict_input(
+    input: &mut PlanningInput,
+    ctx: &Context<'_>,
+    guardrails: &mut ClusterGuardrails,
+    provisioner: &mut Provisioner,
+    state: &ClusterState,
+) -> BackedOffPods {
+    let backed_off = exclude_backed_off_pods(input, ctx, guardrails, provisioner, state);
+    exclude_frozen_pools(input, ctx);
+    for pool in &mut input.pools {
+        pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Allowed, ctx.now);
+    }
+    backed_off
+}
+
+fn lane_facts<'p>(
+    claims: &'p NodeClaims,
+    interrupted_owners: &'p InterruptedOwners,
+    state: &'p ClusterState,
+) -> LaneFacts<'p> {
+    LaneFacts { state: state, claims: claims, interrupted: interrupted_owners }
+}
+
+/// Date of the prices of the NodePools that the machines are launched for; `None` without machines.
+pub(crate) fn price_date(machines: &[PlannedMachine], state: &ClusterState) -> Option<Text> {
+    let pools = machines.iter().filter_map(|machine| state.pool(&machine.claim.pool));
+    pools.filter_map(|record| record.meta.price_date.clone()).next()
 }
 
 /// The nodes of a plan that are launched, in order.

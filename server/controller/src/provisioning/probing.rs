@@ -1,9 +1,10 @@
 //! What a cluster tells the memory of refused offerings, and the probes that it asks for.
 
 use crate::cluster_controller::{ClusterController, Context};
-use crate::nodeclaim::{ManagedClaim, StageKind};
+use crate::nodeclaim::{ManagedClaim, NodeClaims, StageKind};
 use crate::unavailable_offerings::{Offering, OfferingKey, OfferingOutcome, ProbeAnswer, ProbeHolder};
 use crate::{Effect, order};
+use cluster::ClusterState;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE, ZONE_ID};
 use model::{CapacityType, ClaimName, InstanceTypeName, NodePool, RefusedOption, Timestamp, Zone};
 
@@ -22,7 +23,7 @@ impl ClusterController {
         let is_planning = self.is_ready()
             && !self.guardrails.is_quarantined()
             && self.provisioner.is_plan_expected(ctx.settings, ctx.now)
-            && (!self.state.demand(ctx.now).is_empty() || self.has_fixed_pools());
+            && (!self.state.demand(ctx.now).is_empty() || has_fixed_pools(&self.state));
         let is_wanted = |key: &OfferingKey| is_planning && self.state.pools().any(|pool| may_use(&pool.pool, key));
         let is_under_way = |claim: &ClaimName| {
             let stage = self.claims.get(claim).map(ManagedClaim::stage);
@@ -32,10 +33,6 @@ impl ClusterController {
         if !keys.is_empty() {
             ctx.effects.push(Effect::ClaimProbes { cluster: self.cluster.clone(), keys });
         }
-    }
-
-    fn has_fixed_pools(&self) -> bool {
-        self.state.pools().any(|pool| pool.pool.replicas.is_some())
     }
 
     /// Handles the store's answers about probes: the pods that wait are planned with those that were granted.
@@ -58,39 +55,23 @@ impl ClusterController {
         let (asked, instance) = (1, machine.instance());
         if let Some(capacity_type) = ordered.or_else(|| instance.map(|instance| instance.capacity_type)) {
             for RefusedOption { instance_type, zone, cause, code, remedy: _ } in refused {
-                let offering = self.offering(claim, &instance_type, &zone, capacity_type);
+                let offering = offering(claim, &instance_type, &zone, capacity_type, &self.claims, &self.state);
                 let refusal = Some((cause, code));
                 ctx.offerings.record_outcome(&OfferingOutcome { offering, asked, launched: 0, refusal }, ctx.now);
             }
         }
         if let Some(instance) = instance {
-            let offering = self.offering(claim, &instance.instance_type, &instance.zone, instance.capacity_type);
+            let offering = offering(
+                claim,
+                &instance.instance_type,
+                &instance.zone,
+                instance.capacity_type,
+                &self.claims,
+                &self.state,
+            );
             ctx.offerings.record_outcome(&OfferingOutcome { offering, asked, launched: 1, refusal: None }, ctx.now);
         }
         ctx.offerings.release_probes(&self.probe_holder(claim));
-    }
-
-    /// All options of the order of `claim`, for a refusal that names none.
-    pub(crate) fn options_without_capacity(&self, claim: &ClaimName) -> Vec<RefusedOption> {
-        let planned = self.claims.get(claim).and_then(|machine| machine.planned());
-        let options = planned.into_iter().flat_map(|planned| &planned.launch.options);
-        let refused = |option: &model::LaunchOption| {
-            RefusedOption::without_capacity(option.instance_type.clone(), option.zone.clone())
-        };
-        options.map(refused).collect()
-    }
-
-    /// The offering, with the id that the catalogue of the NodePool of `claim` has for its zone.
-    pub(crate) fn offering(
-        &self,
-        claim: &ClaimName,
-        instance_type: &InstanceTypeName,
-        zone: &Zone,
-        capacity_type: CapacityType,
-    ) -> Offering {
-        let pool = self.claims.get(claim).and_then(|machine| self.state.pool(machine.pool()));
-        let zone_id = pool.and_then(|record| order::zone_id(&record.pool, instance_type, zone, capacity_type));
-        Offering { instance_type: instance_type.clone(), zone: zone.clone(), zone_id, capacity_type }
     }
 
     /// Closes the launch record of `claim`, and removes it from the launches to recover.
@@ -99,6 +80,34 @@ impl ClusterController {
         ctx.offerings.release_probes(&self.probe_holder(claim));
         ctx.effects.push(Effect::CloseLaunch { cluster: self.cluster.clone(), claim: claim.clone() });
     }
+}
+
+/// All options of the order of `claim`, for a refusal that names none.
+pub(crate) fn options_without_capacity(claim: &ClaimName, claims: &NodeClaims) -> Vec<RefusedOption> {
+    let planned = claims.get(claim).and_then(|machine| machine.planned());
+    let options = planned.into_iter().flat_map(|planned| &planned.launch.options);
+    let refused = |option: &model::LaunchOption| {
+        RefusedOption::without_capacity(option.instance_type.clone(), option.zone.clone())
+    };
+    options.map(refused).collect()
+}
+
+/// The offering, with the id that the catalogue of the NodePool of `claim` has for its zone.
+pub(crate) fn offering(
+    claim: &ClaimName,
+    instance_type: &InstanceTypeName,
+    zone: &Zone,
+    capacity_type: CapacityType,
+    claims: &NodeClaims,
+    state: &ClusterState,
+) -> Offering {
+    let pool = claims.get(claim).and_then(|machine| state.pool(machine.pool()));
+    let zone_id = pool.and_then(|record| order::zone_id(&record.pool, instance_type, zone, capacity_type));
+    Offering { instance_type: instance_type.clone(), zone: zone.clone(), zone_id, capacity_type }
+}
+
+fn has_fixed_pools(state: &ClusterState) -> bool {
+    state.pools().any(|pool| pool.pool.replicas.is_some())
 }
 
 /// Whether machines of the NodePool may be launched in the offering.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::{ArrivedPlan, PlanAnswer, PlanJob};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::order;
-use crate::{Decision, DecisionReason, Effect};
+use crate::guardrails::replacement::waiting_drains;
+use crate::holds::strangers::explain_pods_of_holds;
+use crate::provisioning::plan_assignment::{price_date, restrict_input};
+use crate::{Decision, DecisionReason, Effect, order};
 use model::MicroUsd;
 
 impl ClusterController {
@@ -20,12 +22,14 @@ impl ClusterController {
         let has_backed_off_pods = self.guardrails.has_unbound_pods();
         let draft = self.provisioner.draft_plan(due, &self.state, has_backed_off_pods, ctx.settings, ctx.now);
         let Some(mut draft) = draft else { return self.clear_shadow_plan() };
-        let backed_off = self.restrict_input(draft.input_mut(), ctx);
+        let backed_off =
+            restrict_input(draft.input_mut(), ctx, &mut self.guardrails, &mut self.provisioner, &self.state);
         draft.hold_pods(backed_off);
         if draft.is_empty() {
             return self.clear_shadow_plan();
         }
-        let (number, cluster, drains) = (ctx.next_plan_number(), self.cluster.clone(), self.waiting_drains(ctx.now));
+        let (number, cluster, drains) =
+            (ctx.next_plan_number(), self.cluster.clone(), waiting_drains(ctx.now, &self.claims));
         let request = self.provisioner.request_plan(draft, number, cluster, drains, &self.state, ctx.now);
         match self.take_search(&request, ctx) {
             Some(answer) => self.apply_answer(answer, ctx),
@@ -47,7 +51,7 @@ impl ClusterController {
             ctx.searches().record_applied(MicroUsd(saved));
         }
         arrived.unplaced.extend(waiting);
-        self.explain_pods_of_holds(&mut arrived.unplaced);
+        explain_pods_of_holds(&mut arrived.unplaced, &self.holds, &self.state);
         let unplaced = if self.state.replacements().is_empty() { Vec::new() } else { arrived.unplaced.clone() };
         self.apply_plan(arrived, ctx);
         self.fail_unplaced_replacements(&unplaced, ctx);
@@ -68,7 +72,7 @@ impl ClusterController {
         let new_cost = order::charged_cost(&basis.input, &plan);
         let decision = Decision {
             due,
-            price_date: self.price_date(&machines),
+            price_date: price_date(&machines, &self.state),
             launches: machines,
             assignments: placed,
             unplaced,

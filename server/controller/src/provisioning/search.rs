@@ -5,6 +5,7 @@
 use super::{PlanAnswer, PlanError, PlanJob, PlanNumber, PlanRequest, Planned};
 use crate::Effect;
 use crate::cluster_controller::{ClusterController, Context};
+use crate::provisioning::plan_assignment::restrict_input;
 use crate::search_allowance::SearchDemand;
 use model::Timestamp;
 use model::input::PlanningInput;
@@ -37,7 +38,7 @@ impl ClusterController {
         let draft = may_search.then(|| self.provisioner.draft_search(&self.state, ctx.settings, ctx.now));
         let request = draft.flatten().and_then(|mut input| {
             // The input has to be what the plan will have when the window closes.
-            let backed_off = self.restrict_input(&mut input, ctx);
+            let backed_off = restrict_input(&mut input, ctx, &mut self.guardrails, &mut self.provisioner, &self.state);
             // A plan that launches nothing has no cheaper one.
             if backed_off.held.is_empty() { self.allow_search(input, deadline, ctx) } else { None }
         });

@@ -1,58 +1,60 @@
 //! Events of the pods of decisions.
 
-use crate::cluster_controller::ClusterController;
+use super::StatusReporter;
 use crate::nodeclaim::ManagedClaim;
 use crate::origin::Origin;
 use crate::status::EventOrder;
+use crate::step_view::StepView;
 use crate::{Decision, EventReason, UnplacedPod};
+use cluster::ClusterState;
 use model::plan::Reason;
 use model::{ClaimName, MicroUsd, NodeName};
 
-impl ClusterController {
+impl StatusReporter {
     /// Events for pods of the decisions since the last pass.
-    pub(super) fn decision_events(&mut self) -> Vec<EventOrder> {
-        let since = self.status_reporter.last_reported_decision;
-        let fresh = self.decisions.recent().filter(|decision| since.is_none_or(|since| decision.id > since));
-        let events = fresh.flat_map(|decision| self.pod_events(decision)).collect();
-        self.status_reporter.last_reported_decision = self.decisions.last_id().or(since);
+    pub(super) fn decision_events(&mut self, view: &StepView<'_>) -> Vec<EventOrder> {
+        let since = self.last_reported_decision;
+        let fresh = view.decisions.recent().filter(|decision| since.is_none_or(|since| decision.id > since));
+        let events = fresh.flat_map(|decision| pod_events(decision, view)).collect();
+        self.last_reported_decision = view.decisions.last_id().or(since);
         events
     }
+}
 
-    fn pod_events(&self, decision: &Decision) -> Vec<EventOrder> {
-        let unplaced = decision.unplaced.iter().filter_map(|unplaced| self.unplaced_event(unplaced, decision));
-        let launched = decision.launches.iter().flat_map(|machine| {
-            let price = machine.launch.options.first().map_or(MicroUsd(0), |option| option.price);
-            machine.pods.iter().map(move |pod| (pod, machine.claim.name.as_text(), price))
-        });
-        let assigned = decision.assignments.iter().map(|(pod, on)| (pod, on.as_text(), self.price_on(on)));
-        let nominated = launched.chain(assigned).filter_map(|(pod, on, price)| {
-            let origin = Origin { decision: Some(decision.id), price };
-            let (pod, message) = (self.state.pod(pod)?, format!("is planned onto {on}"));
-            Some(EventOrder::of_pod(pod, EventReason::Nominated, message, origin))
-        });
-        unplaced.chain(nominated).collect()
-    }
+fn pod_events(decision: &Decision, view: &StepView<'_>) -> Vec<EventOrder> {
+    let unplaced = decision.unplaced.iter().filter_map(|unplaced| unplaced_event(unplaced, decision, view.state));
+    let launched = decision.launches.iter().flat_map(|machine| {
+        let price = machine.launch.options.first().map_or(MicroUsd(0), |option| option.price);
+        machine.pods.iter().map(move |pod| (pod, machine.claim.name.as_text(), price))
+    });
+    let assigned = decision.assignments.iter().map(|(pod, on)| (pod, on.as_text(), price_on(on, view)));
+    let nominated = launched.chain(assigned).filter_map(|(pod, on, price)| {
+        let origin = Origin { decision: Some(decision.id), price };
+        let (pod, message) = (view.state.pod(pod)?, format!("is planned onto {on}"));
+        Some(EventOrder::of_pod(pod, EventReason::Nominated, message, origin))
+    });
+    unplaced.chain(nominated).collect()
+}
 
-    /// `None` when the pod is gone, or runs on a machine which was to be replaced: it stays there.
-    fn unplaced_event(&self, unplaced: &UnplacedPod, decision: &Decision) -> Option<EventOrder> {
-        let pod = self.state.pod(&unplaced.pod)?;
-        if pod.node.as_ref().is_some_and(|node| !self.state.are_pods_moved_from(node)) {
-            return None;
-        }
-        let reasons: Vec<&str> = unplaced.reasons.iter().map(|reason| reason.message.as_str()).collect();
-        let event = EventOrder::of_pod(pod, EventReason::FailedScheduling, reasons.join("; "), Origin::of(decision.id));
-        Some(event.in_series(without_numbers(&unplaced.reasons)))
+/// `None` when the pod is gone, or runs on a machine which was to be replaced: it stays there.
+fn unplaced_event(unplaced: &UnplacedPod, decision: &Decision, state: &ClusterState) -> Option<EventOrder> {
+    let pod = state.pod(&unplaced.pod)?;
+    if pod.node.as_ref().is_some_and(|node| !state.are_pods_moved_from(node)) {
+        return None;
     }
+    let reasons: Vec<&str> = unplaced.reasons.iter().map(|reason| reason.message.as_str()).collect();
+    let event = EventOrder::of_pod(pod, EventReason::FailedScheduling, reasons.join("; "), Origin::of(decision.id));
+    Some(event.in_series(without_numbers(&unplaced.reasons)))
+}
 
-    /// Price of the machine with the Node or NodeClaim of this name; zero if it is unknown.
-    fn price_on(&self, name: &NodeName) -> MicroUsd {
-        let of_node = self.state.node(name).and_then(|node| self.state.claim_of_node(node)).map(|claim| &claim.name);
-        let machine = match of_node {
-            Some(claim) => self.claims.get(claim),
-            None => self.claims.get(&ClaimName::from(name.as_text().clone())),
-        };
-        machine.map(ManagedClaim::launch_origin).unwrap_or_default().price
-    }
+/// Price of the machine with the Node or NodeClaim of this name; zero if it is unknown.
+fn price_on(name: &NodeName, view: &StepView<'_>) -> MicroUsd {
+    let of_node = view.state.node(name).and_then(|node| view.state.claim_of_node(node)).map(|claim| &claim.name);
+    let machine = match of_node {
+        Some(claim) => view.claims.get(claim),
+        None => view.claims.get(&ClaimName::from(name.as_text().clone())),
+    };
+    machine.map(ManagedClaim::launch_origin).unwrap_or_default().price
 }
 
 /// Why a pod has no place, without words that have digits: amounts change with every pod that comes or goes, and what else a

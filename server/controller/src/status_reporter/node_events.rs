@@ -1,10 +1,12 @@
 //! Events that state what keeps nodes, on their Nodes, NodeClaims and pods.
 
+use super::StatusReporter;
 use crate::EventReason;
-use crate::cluster_controller::{ClusterController, Context};
-use crate::node_report::{NodeBlocks, Verdict};
+use crate::cluster_controller::Context;
+use crate::node_report::{NodeBlocks, Verdict, blocks_of_nodes};
 use crate::origin::Origin;
 use crate::status::{EventOrder, ObjectRef};
+use crate::step_view::StepView;
 use cluster::{DoNotDisrupt, PodRecord};
 use model::disruption_plan::{Block, BlockCode};
 use model::removal::RemovalReason;
@@ -13,39 +15,39 @@ use model::{ClaimName, Millis, Timestamp};
 /// How long it is said that the protection of a pod has ended.
 const ELAPSED_FOR: Millis = Millis::from_mins(15);
 
-impl ClusterController {
+impl StatusReporter {
     /// What keeps the next few nodes.
-    pub(super) fn node_events(&mut self, ctx: &Context<'_>) -> Vec<EventOrder> {
-        let nodes = self.status_reporter.periodic_block_events.next_nodes(&self.state);
+    pub(super) fn node_events(&mut self, view: &StepView<'_>, ctx: &Context<'_>) -> Vec<EventOrder> {
+        let nodes = self.periodic_block_events.next_nodes(view.state);
         let mut events = Vec::new();
-        for NodeBlocks { claim, consolidates, verdicts } in self.blocks_of_nodes(&nodes, ctx) {
-            let price = self.claims.price_of(&claim);
-            events.extend(self.kept_events(&claim, consolidates, &verdicts, Origin { decision: None, price }));
+        for NodeBlocks { claim, consolidates, verdicts } in blocks_of_nodes(&nodes, view, ctx) {
+            let price = view.claims.price_of(&claim);
+            events.extend(kept_events(&claim, consolidates, &verdicts, Origin { decision: None, price }, view));
         }
-        let pods = nodes.iter().flat_map(|node| self.state.pods_on(&node.name));
-        events.extend(pods.filter_map(|pod| protection_event(pod, ctx.now)));
+        let pods = nodes.iter().flat_map(|node| view.state.pods_on(&node.name));
+        events.extend(pods.filter_map(|pod| protection_event(pod, view.now)));
         events
     }
+}
 
-    fn kept_events(
-        &self,
-        claim: &ClaimName,
-        consolidates: bool,
-        verdicts: &[Verdict],
-        origin: Origin,
-    ) -> Vec<EventOrder> {
-        let due = || verdicts.iter().filter(|verdict| !waits_for_repair(verdict));
-        let blocks = || due().flat_map(|verdict| verdict.by.iter().map(move |block| (verdict.reason, block)));
-        let reasons = [EventReason::NodeRepairBlocked, EventReason::DisruptionBlocked, EventReason::Unconsolidatable];
-        let found = reasons.into_iter().filter_map(|reason| {
-            let is_it = |(why, block): &(RemovalReason, &Block)| stated_by(*why, block, consolidates) == Some(reason);
-            let (_, block) = blocks().find(is_it)?;
-            let message = format!("{} {}", block.object, block.message);
-            let event = EventOrder::new(ObjectRef::Claim(claim.clone()), reason, message, origin);
-            Some(event.in_series(format!("{} {}", block.code.as_str(), block.object)))
-        });
-        found.flat_map(|event| event.on_each(ObjectRef::of_machine(&self.state, claim))).collect()
-    }
+fn kept_events(
+    claim: &ClaimName,
+    consolidates: bool,
+    verdicts: &[Verdict],
+    origin: Origin,
+    view: &StepView<'_>,
+) -> Vec<EventOrder> {
+    let due = || verdicts.iter().filter(|verdict| !waits_for_repair(verdict));
+    let blocks = || due().flat_map(|verdict| verdict.by.iter().map(move |block| (verdict.reason, block)));
+    let reasons = [EventReason::NodeRepairBlocked, EventReason::DisruptionBlocked, EventReason::Unconsolidatable];
+    let found = reasons.into_iter().filter_map(|reason| {
+        let is_it = |(why, block): &(RemovalReason, &Block)| stated_by(*why, block, consolidates) == Some(reason);
+        let (_, block) = blocks().find(is_it)?;
+        let message = format!("{} {}", block.object, block.message);
+        let event = EventOrder::new(ObjectRef::Claim(claim.clone()), reason, message, origin);
+        Some(event.in_series(format!("{} {}", block.code.as_str(), block.object)))
+    });
+    found.flat_map(|event| event.on_each(ObjectRef::of_machine(view.state, claim))).collect()
 }
 
 /// Whether the node is unhealthy and repairs are off, or its time has not come.

@@ -3,25 +3,23 @@
 use std::collections::BTreeSet;
 
 use crate::EventReason;
-use crate::cluster_controller::{ClusterController, Context};
 use crate::origin::Origin;
 use crate::status::{EventOrder, ObjectRef};
+use crate::step_view::StepView;
 use model::input::MinValuesPolicy;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::{InstanceType, NodePool, Offering, Requirement, Text};
 
-impl ClusterController {
-    /// Events of the managed NodePools whose requirements exclude all of their instance types.
-    pub(super) fn pool_events(&self, ctx: &Context<'_>) -> Vec<EventOrder> {
-        let managed = self.state.pools().filter(|pool| self.state.unmanaged_reason(pool).is_none());
-        let served = managed.filter(|pool| pool.pool.not_ready.is_none());
-        let event = |pool: &NodePool| {
-            let message = incompatibility(pool, ctx.settings.policy.min_values)?;
-            let subject = ObjectRef::Pool(pool.name.clone());
-            Some(EventOrder::new(subject, EventReason::NoCompatibleInstanceTypes, message, Origin::default()))
-        };
-        served.filter_map(|pool| event(&pool.pool)).collect()
-    }
+/// Events of the managed NodePools whose requirements exclude all of their instance types.
+pub(super) fn pool_events(view: &StepView<'_>) -> Vec<EventOrder> {
+    let managed = view.state.pools().filter(|pool| view.state.unmanaged_reason(pool).is_none());
+    let served = managed.filter(|pool| pool.pool.not_ready.is_none());
+    let event = |pool: &NodePool| {
+        let message = incompatibility(pool, view.settings().policy.min_values)?;
+        let subject = ObjectRef::Pool(pool.name.clone());
+        Some(EventOrder::new(subject, EventReason::NoCompatibleInstanceTypes, message, Origin::default()))
+    };
+    served.filter_map(|pool| event(&pool.pool)).collect()
 }
 
 /// Why no instance type of the catalogue serves the NodePool; `None` if one does.

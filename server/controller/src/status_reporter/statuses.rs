@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::StatusReporter;
 use crate::ClassFacts;
-use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::status::{Condition, ConditionStatus, ObjectRef, StatusPatch, with_root};
+use crate::step_view::StepView;
 use cluster::condition_digest::{CONSISTENT, CONSOLIDATABLE, DRIFTED};
 use cluster::planning::is_ephemeral;
-use cluster::{ClaimRecord, ClassRecord, ConditionDigest, NodeRecord, PoolRecord};
+use cluster::{ClaimRecord, ClassRecord, ClusterState, ConditionDigest, NodeRecord, PoolRecord};
 use drift::{Drift, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY};
 use model::node_class::{RESOLVED_CONDITIONS, Resolution};
 use model::resources::NODES;
@@ -21,124 +22,59 @@ pub(super) const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
 
 const VALIDATION: &str = "ValidationSucceeded";
 
-impl ClusterController {
+impl StatusReporter {
     /// The desired status of every managed object; `None` leaves the status unchanged for now.
-    pub(super) fn desired_statuses(&mut self, ctx: &Context<'_>) -> BTreeMap<ObjectRef, Option<StatusPatch>> {
+    pub(super) fn desired_statuses(&mut self, view: &StepView<'_>) -> BTreeMap<ObjectRef, Option<StatusPatch>> {
         let mut contents = BTreeMap::new();
         let pools: Vec<PoolRecord> =
-            self.state.pools().filter(|pool| self.state.unmanaged_reason(pool).is_none()).cloned().collect();
+            view.state.pools().filter(|pool| view.state.unmanaged_reason(pool).is_none()).cloned().collect();
         for pool in &pools {
-            let patch = self.pool_content(pool);
+            let patch = self.pool_content(pool, view);
             contents.insert(ObjectRef::Pool(pool.pool.name.clone()), Some(patch));
         }
         // While Karpenter is active too, it writes the EC2NodeClasses; their owner cannot be
         // determined.
-        if !self.state.is_karpenter_active() {
-            let classes = self.state.classes();
-            contents
-                .extend(classes.map(|class| (ObjectRef::Class(class.name.clone()), self.class_content(class, ctx))));
+        if !view.state.is_karpenter_active() {
+            let classes = view.state.classes();
+            contents.extend(classes.map(|class| (ObjectRef::Class(class.name.clone()), class_content(class, view))));
         }
         let (mut up_to_date, mut passed_over) = (Vec::new(), 0);
-        for machine in self.claims.iter() {
-            if machine.stage() == StageKind::Initialized && self.status_reporter.up_to_date.contains(machine.name()) {
+        for machine in view.claims.iter() {
+            if machine.stage() == StageKind::Initialized && self.up_to_date.contains(machine.name()) {
                 passed_over += 1;
-            } else if self.is_up_to_date(machine, ctx) {
+            } else if self.is_up_to_date(machine, view) {
                 up_to_date.push(machine.name().clone());
-            } else if self.state.is_claim_observed(machine.name()) {
-                contents.insert(ObjectRef::Claim(machine.name().clone()), self.claim_content(machine, ctx));
+            } else if view.state.is_claim_observed(machine.name()) {
+                contents.insert(ObjectRef::Claim(machine.name().clone()), self.claim_content(machine, view));
             }
         }
-        if passed_over < self.status_reporter.up_to_date.len() {
-            let stays = |claim: &ClaimName| self.claims.get(claim).is_some_and(|m| m.stage() == StageKind::Initialized);
-            self.status_reporter.up_to_date.retain(stays);
+        if passed_over < self.up_to_date.len() {
+            let stays = |claim: &ClaimName| view.claims.get(claim).is_some_and(|m| m.stage() == StageKind::Initialized);
+            self.up_to_date.retain(stays);
         }
-        self.status_reporter.up_to_date.extend(up_to_date);
+        self.up_to_date.extend(up_to_date);
         contents
     }
 
-    fn pool_content(&mut self, pool: &PoolRecord) -> StatusPatch {
+    fn pool_content(&mut self, pool: &PoolRecord, view: &StepView<'_>) -> StatusPatch {
         let generation = pool.meta.generation;
         let (mut usage, mut nodes) = (Resources::new(), 0);
-        for claim in self.state.claims().filter(|claim| claim.pool == pool.pool.name && claim.is_launched()) {
+        for claim in view.state.claims().filter(|claim| claim.pool == pool.pool.name && claim.is_launched()) {
             usage.add(&claim.capacity);
             nodes += 1;
         }
         if nodes > 0 {
             usage.add(&Resources::from_iter([(NODES, nodes)]));
         }
-        let conditions = vec![validation(pool), self.class_ready(pool), self.status_reporter.health.condition(pool)];
+        let conditions = vec![validation(pool), class_ready(pool, view.state), self.health.condition(pool)];
         let conditions = with_root(conditions, &["ValidationSucceeded", "NodeClassReady"], generation);
         StatusPatch { usage: Some(usage), conditions, ..StatusPatch::default() }
     }
 
-    fn class_ready(&self, pool: &PoolRecord) -> Condition {
-        const KIND: &str = "NodeClassReady";
-        let generation = pool.meta.generation;
-        let lacks = |reason: &str, message: &Text| {
-            Condition::unmet(KIND, ConditionStatus::False, reason, message.clone(), generation)
-        };
-        let class = self.state.class(&pool.pool.node_class);
-        match (class, &pool.pool.not_ready) {
-            (Some(class), _) if class.deleting => {
-                lacks("NodeClassTerminating", &Text::from(format!("EC2NodeClass {} is being deleted", class.name)))
-            }
-            (Some(ClassRecord { invalid: Some(why), .. }), _) => lacks("NodeClassNotReady", why),
-            (None, Some(NotReady::NodeClass(why))) => lacks("NodeClassNotFound", why),
-            (Some(_), Some(NotReady::NodeClass(why))) => lacks("NodeClassNotReady", why),
-            _ => Condition::met(KIND, generation),
-        }
-    }
-
-    /// `None` for an EC2NodeClass that no managed NodePool or machine uses.
-    fn class_content(&self, class: &ClassRecord, ctx: &Context<'_>) -> Option<StatusPatch> {
-        let pools: Vec<&PoolRecord> = self.state.pools().filter(|pool| pool.pool.node_class == class.name).collect();
-        let managed = pools.iter().any(|pool| self.state.unmanaged_reason(pool).is_none());
-        // The finalizer of a class that is no longer used is still removed once no NodeClaim needs it.
-        let needed = self.state.claims().any(|claim| claim.node_class == class.name);
-        if !managed && !class.has_finalizer {
-            return None;
-        }
-        let generation = class.generation;
-        let valid = match &class.invalid {
-            None => Condition::met(VALIDATION, generation),
-            Some(why) => {
-                Condition::unmet(VALIDATION, ConditionStatus::False, "ValidationFailed", why.clone(), generation)
-            }
-        };
-        let facts = ctx.settings.class_facts;
-        let resolved = self.node_classes.resolved(&class.name);
-        // A class that is deleted may have lost its NodePools, and then nothing resolves it.
-        let is_awaited = resolved.is_none() && class.invalid.is_none() && !class.deleting;
-        if facts == ClassFacts::Resolved && is_awaited {
-            // The first resolution follows in seconds; until then the previous owner's conditions stay.
-            return None;
-        }
-        let of = |kind| resolved.and_then(|resolved| resolved.conditions.get(kind));
-        let resolution = |kind| match facts {
-            ClassFacts::Simulated => Condition::met(kind, generation),
-            ClassFacts::Resolved => resolution(kind, of(kind), generation),
-        };
-        let mut conditions: Vec<Condition> = RESOLVED_CONDITIONS.into_iter().map(resolution).collect();
-        conditions.push(match of(VALIDATION) {
-            Some(found) if class.invalid.is_none() => self::resolution(VALIDATION, Some(found), generation),
-            _ => valid,
-        });
-        let dependents: Vec<&str> = RESOLVED_CONDITIONS.into_iter().chain([VALIDATION]).collect();
-        let zones = (facts == ClassFacts::Simulated).then(|| self.region.zones().for_pools(&pools));
-        Some(StatusPatch {
-            zones,
-            node_class: resolved.map(|resolved| Arc::new(resolved.status.clone())),
-            conditions: with_root(conditions, &dependents, generation),
-            add_finalizer: (managed && !class.deleting).then_some(CLASS_FINALIZER),
-            remove_finalizer: (class.deleting && class.has_finalizer && !needed).then_some(CLASS_FINALIZER),
-            ..StatusPatch::default()
-        })
-    }
-
     /// `None` while an instruction in flight will change the status, and once the NodeClaim is
     /// being removed.
-    fn claim_content(&self, machine: &ManagedClaim, ctx: &Context<'_>) -> Option<StatusPatch> {
-        let claim = self.state.claim(machine.name())?;
+    fn claim_content(&self, machine: &ManagedClaim, view: &StepView<'_>) -> Option<StatusPatch> {
+        let claim = view.state.claim(machine.name())?;
         let quiet = machine.has_instruction_in_flight() && machine.stage() != StageKind::Draining;
         if quiet
             || matches!(
@@ -148,125 +84,182 @@ impl ClusterController {
         {
             return None;
         }
-        let node = self.state.node_of_claim(machine.name());
-        let before = self.status_reporter.last_written(&ObjectRef::Claim(machine.name().clone()));
+        let node = view.state.node_of_claim(machine.name());
+        let before = self.last_written(&ObjectRef::Claim(machine.name().clone()));
         let mut conditions = vec![
             Condition::met("Launched", 0),
             keep_if_true("Registered", before, registered(machine, node)?),
             keep_if_true("Initialized", before, initialized(machine, node, claim)?),
         ];
         if machine.stage() == StageKind::Initialized {
-            conditions.extend(self.status_reporter.consistency.condition(machine.name()));
-            conditions.push(match self.consolidatable(machine, node?, ctx) {
+            conditions.extend(self.consistency.condition(machine.name()));
+            conditions.push(match consolidatable(machine, node?, view) {
                 (ConditionStatus::True, ..) => Condition::met(CONSOLIDATABLE, 0),
                 (status, reason, message) => Condition::unmet(CONSOLIDATABLE, status, reason, message, 0),
             });
         }
         conditions.extend(leaving(machine, node.is_some()));
-        conditions.extend(self.status_reporter.disruption_reasons.get(machine.name()).map(|reason| Condition {
+        conditions.extend(self.disruption_reasons.get(machine.name()).map(|reason| Condition {
             reason: Text::from(*reason),
             message: machine.termination_message(),
             ..Condition::met("DisruptionReason", 0)
         }));
-        let drifted = self.drifted(claim, ctx);
-        let annotations = self.class_hash_migration(claim, drifted.is_some());
+        let drifted = drifted(claim, view);
+        let annotations = class_hash_migration(claim, drifted.is_some(), view.state);
         let remove_conditions =
             if drifted.is_none() && is_shown_as_drifted(claim) { vec![DRIFTED] } else { Vec::new() };
         conditions.extend(drifted);
         let conditions = with_root(conditions, &["Launched", "Registered", "Initialized"], 0);
-        let last_pod_event = node.and_then(|node| self.desired_pod_event(claim, node, ctx.now));
+        let last_pod_event = node.and_then(|node| self.desired_pod_event(claim, node, view));
         Some(StatusPatch { last_pod_event, conditions, remove_conditions, annotations, ..StatusPatch::default() })
-    }
-
-    /// The condition `Drifted`, while the NodeClaim has drifted (Karpenter: it is absent otherwise).
-    fn drifted(&self, claim: &ClaimRecord, ctx: &Context<'_>) -> Option<Condition> {
-        let Drift { reason, message } = self.state.drift_of(claim, ctx.now)?;
-        Some(Condition { reason: Text::from(reason.as_str()), message, ..Condition::met(DRIFTED, 0) })
-    }
-
-    /// The annotations with the hash of the EC2NodeClass, for a NodeClaim that has none of the current version: it was
-    /// launched by Karpenter or by another version of this server. One that has drifted keeps its hash (Karpenter: hash
-    /// version).
-    fn class_hash_migration(&self, claim: &ClaimRecord, is_drifted: bool) -> Vec<(Text, Text)> {
-        let pool = self.state.pool(&claim.pool).filter(|pool| self.state.unmanaged_reason(pool).is_none());
-        let current = pool.filter(|_| claim.ours).and_then(|pool| pool.drift.own_class_hash.as_ref());
-        let Some((hash, version)) = current else { return Vec::new() };
-        let pair = |key: &str, value: &Text| (Text::from(key), value.clone());
-        let with_version = |hash: &Text| vec![pair(NODE_CLASS_HASH, hash), pair(NODE_CLASS_HASH_VERSION_KEY, version)];
-        match &claim.drift.own_class_hash {
-            Some((_, known)) if known == version => Vec::new(),
-            Some((old, _)) if is_drifted => with_version(old),
-            None if is_drifted => Vec::new(),
-            _ => with_version(hash),
-        }
     }
 
     /// Whether the status of an initialized machine needs no change; true for most machines in most
     /// passes.
-    fn is_up_to_date(&self, machine: &ManagedClaim, ctx: &Context<'_>) -> bool {
-        let changes = machine.stage() != StageKind::Initialized
-            || self.status_reporter.disruption_reasons.contains_key(machine.name());
-        let changes = changes || self.status_reporter.pod_events.is_due(machine.name(), ctx.now);
-        if changes || machine.has_instruction_in_flight() || !self.state.is_claim_observed(machine.name()) {
+    fn is_up_to_date(&self, machine: &ManagedClaim, view: &StepView<'_>) -> bool {
+        let changes = machine.stage() != StageKind::Initialized || self.disruption_reasons.contains_key(machine.name());
+        let changes = changes || self.pod_events.is_due(machine.name(), view.now);
+        if changes || machine.has_instruction_in_flight() || !view.state.is_claim_observed(machine.name()) {
             return false;
         }
-        let Some(last) = self.status_reporter.last_successful(&ObjectRef::Claim(machine.name().clone())) else {
+        let Some(last) = self.last_successful(&ObjectRef::Claim(machine.name().clone())) else {
             return false;
         };
-        let Some(node) = self.state.node_of_claim(machine.name()) else { return false };
+        let Some(node) = view.state.node_of_claim(machine.name()) else { return false };
         let of = |kind: &str| last.conditions.iter().find(|condition| condition.kind == kind);
         let holds = |kind: &str| of(kind).is_some_and(|condition| condition.status == ConditionStatus::True);
-        let (status, reason, _) = self.consolidatable(machine, node, ctx);
+        let (status, reason, _) = consolidatable(machine, node, view);
         let same = of(CONSOLIDATABLE).is_some_and(|last| last.status == status && &*last.reason == reason);
-        let Some(claim) = self.state.claim(machine.name()) else { return false };
-        let drifted = self.drifted(claim, ctx);
-        let same = same && self.class_hash_migration(claim, drifted.is_some()).is_empty();
+        let Some(claim) = view.state.claim(machine.name()) else { return false };
+        let drifted = drifted(claim, view);
+        let same = same && class_hash_migration(claim, drifted.is_some(), view.state).is_empty();
         let same = same && of(DRIFTED) == drifted.as_ref() && (drifted.is_some() || !is_shown_as_drifted(claim));
-        let consistent = self.status_reporter.consistency.condition(machine.name());
+        let consistent = self.consistency.condition(machine.name());
         let same = same && of(CONSISTENT) == consistent.as_ref();
         let initialized_cluster = holds("Launched") && holds("Registered") && holds("Initialized");
         same && initialized_cluster && of("DisruptionReason").is_none()
     }
 
-    /// Whether a previous process wrote `Consolidatable` and no pod event has happened since the
-    /// first accepted snapshot.
-    fn was_consolidatable(&self, machine: &ManagedClaim, node: &NodeRecord) -> bool {
-        let standing = self.state.claim(machine.name()).map(|claim| claim.condition_digest);
-        standing.is_some_and(ConditionDigest::is_consolidatable)
-            && self.state.last_pod_event(&node.name) == self.state.synced_since()
-    }
-
     /// Whether this process has not written to the object and the cluster already has `patch`.
-    pub(super) fn is_already_written(&self, subject: &ObjectRef, patch: &StatusPatch) -> bool {
+    pub(super) fn is_already_written(&self, subject: &ObjectRef, patch: &StatusPatch, view: &StepView<'_>) -> bool {
         let ObjectRef::Claim(name) = subject else { return false };
-        self.status_reporter.last_written(subject).is_none()
+        self.last_written(subject).is_none()
             && patch.annotations.is_empty()
-            && self.state.claim(name).is_some_and(|claim| {
+            && view.state.claim(name).is_some_and(|claim| {
                 let moment = patch.last_pod_event;
                 patch.is_shown(claim.condition_digest) && moment.is_none_or(|at| claim.last_pod_event == Some(at))
             })
     }
+}
 
-    /// Condition status, reason and message.
-    fn consolidatable(
-        &self,
-        machine: &ManagedClaim,
-        node: &NodeRecord,
-        ctx: &Context<'_>,
-    ) -> (ConditionStatus, &'static str, &'static str) {
-        let pool = self.state.pool(machine.pool()).filter(|pool| pool.pool.replicas.is_none());
-        let from = pool
-            .zip(self.state.last_pod_event(&node.name))
-            .and_then(|(pool, since)| pool.disruption.consolidatable_from(since));
-        match from {
-            Some(from) if from <= ctx.now || self.was_consolidatable(machine, node) => {
-                (ConditionStatus::True, CONSOLIDATABLE, "")
-            }
-            Some(_) => {
-                (ConditionStatus::False, "PodEvents", "consolidateAfter has not passed since the last pod event")
-            }
-            None => (ConditionStatus::False, "Never", "the NodePool does not consolidate its nodes"),
+fn class_ready(pool: &PoolRecord, state: &ClusterState) -> Condition {
+    const KIND: &str = "NodeClassReady";
+    let generation = pool.meta.generation;
+    let lacks = |reason: &str, message: &Text| {
+        Condition::unmet(KIND, ConditionStatus::False, reason, message.clone(), generation)
+    };
+    let class = state.class(&pool.pool.node_class);
+    match (class, &pool.pool.not_ready) {
+        (Some(class), _) if class.deleting => {
+            lacks("NodeClassTerminating", &Text::from(format!("EC2NodeClass {} is being deleted", class.name)))
         }
+        (Some(ClassRecord { invalid: Some(why), .. }), _) => lacks("NodeClassNotReady", why),
+        (None, Some(NotReady::NodeClass(why))) => lacks("NodeClassNotFound", why),
+        (Some(_), Some(NotReady::NodeClass(why))) => lacks("NodeClassNotReady", why),
+        _ => Condition::met(KIND, generation),
+    }
+}
+
+/// `None` for an EC2NodeClass that no managed NodePool or machine uses.
+fn class_content(class: &ClassRecord, view: &StepView<'_>) -> Option<StatusPatch> {
+    let pools: Vec<&PoolRecord> = view.state.pools().filter(|pool| pool.pool.node_class == class.name).collect();
+    let managed = pools.iter().any(|pool| view.state.unmanaged_reason(pool).is_none());
+    // The finalizer of a class that is no longer used is still removed once no NodeClaim needs it.
+    let needed = view.state.claims().any(|claim| claim.node_class == class.name);
+    if !managed && !class.has_finalizer {
+        return None;
+    }
+    let generation = class.generation;
+    let valid = match &class.invalid {
+        None => Condition::met(VALIDATION, generation),
+        Some(why) => Condition::unmet(VALIDATION, ConditionStatus::False, "ValidationFailed", why.clone(), generation),
+    };
+    let facts = view.settings().class_facts;
+    let resolved = view.node_classes.resolved(&class.name);
+    // A class that is deleted may have lost its NodePools, and then nothing resolves it.
+    let is_awaited = resolved.is_none() && class.invalid.is_none() && !class.deleting;
+    if facts == ClassFacts::Resolved && is_awaited {
+        // The first resolution follows in seconds; until then the previous owner's conditions stay.
+        return None;
+    }
+    let of = |kind| resolved.and_then(|resolved| resolved.conditions.get(kind));
+    let resolution = |kind| match facts {
+        ClassFacts::Simulated => Condition::met(kind, generation),
+        ClassFacts::Resolved => resolution(kind, of(kind), generation),
+    };
+    let mut conditions: Vec<Condition> = RESOLVED_CONDITIONS.into_iter().map(resolution).collect();
+    conditions.push(match of(VALIDATION) {
+        Some(found) if class.invalid.is_none() => self::resolution(VALIDATION, Some(found), generation),
+        _ => valid,
+    });
+    let dependents: Vec<&str> = RESOLVED_CONDITIONS.into_iter().chain([VALIDATION]).collect();
+    let zones = (facts == ClassFacts::Simulated).then(|| view.region.zones().for_pools(&pools));
+    Some(StatusPatch {
+        zones,
+        node_class: resolved.map(|resolved| Arc::new(resolved.status.clone())),
+        conditions: with_root(conditions, &dependents, generation),
+        add_finalizer: (managed && !class.deleting).then_some(CLASS_FINALIZER),
+        remove_finalizer: (class.deleting && class.has_finalizer && !needed).then_some(CLASS_FINALIZER),
+        ..StatusPatch::default()
+    })
+}
+
+/// The condition `Drifted`, while the NodeClaim has drifted (Karpenter: it is absent otherwise).
+fn drifted(claim: &ClaimRecord, view: &StepView<'_>) -> Option<Condition> {
+    let Drift { reason, message } = view.state.drift_of(claim, view.now)?;
+    Some(Condition { reason: Text::from(reason.as_str()), message, ..Condition::met(DRIFTED, 0) })
+}
+
+/// The annotations with the hash of the EC2NodeClass, for a NodeClaim that has none of the current version: it was
+/// launched by Karpenter or by another version of this server. One that has drifted keeps its hash (Karpenter: hash
+/// version).
+fn class_hash_migration(claim: &ClaimRecord, is_drifted: bool, state: &ClusterState) -> Vec<(Text, Text)> {
+    let pool = state.pool(&claim.pool).filter(|pool| state.unmanaged_reason(pool).is_none());
+    let current = pool.filter(|_| claim.ours).and_then(|pool| pool.drift.own_class_hash.as_ref());
+    let Some((hash, version)) = current else { return Vec::new() };
+    let pair = |key: &str, value: &Text| (Text::from(key), value.clone());
+    let with_version = |hash: &Text| vec![pair(NODE_CLASS_HASH, hash), pair(NODE_CLASS_HASH_VERSION_KEY, version)];
+    match &claim.drift.own_class_hash {
+        Some((_, known)) if known == version => Vec::new(),
+        Some((old, _)) if is_drifted => with_version(old),
+        None if is_drifted => Vec::new(),
+        _ => with_version(hash),
+    }
+}
+
+/// Whether a previous process wrote `Consolidatable` and no pod event has happened since the
+/// first accepted snapshot.
+fn was_consolidatable(machine: &ManagedClaim, node: &NodeRecord, state: &ClusterState) -> bool {
+    let standing = state.claim(machine.name()).map(|claim| claim.condition_digest);
+    standing.is_some_and(ConditionDigest::is_consolidatable) && state.last_pod_event(&node.name) == state.synced_since()
+}
+
+/// Condition status, reason and message.
+fn consolidatable(
+    machine: &ManagedClaim,
+    node: &NodeRecord,
+    view: &StepView<'_>,
+) -> (ConditionStatus, &'static str, &'static str) {
+    let pool = view.state.pool(machine.pool()).filter(|pool| pool.pool.replicas.is_none());
+    let from = pool
+        .zip(view.state.last_pod_event(&node.name))
+        .and_then(|(pool, since)| pool.disruption.consolidatable_from(since));
+    match from {
+        Some(from) if from <= view.now || was_consolidatable(machine, node, view.state) => {
+            (ConditionStatus::True, CONSOLIDATABLE, "")
+        }
+        Some(_) => (ConditionStatus::False, "PodEvents", "consolidateAfter has not passed since the last pod event"),
+        None => (ConditionStatus::False, "Never", "the NodePool does not consolidate its nodes"),
     }
 }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::{Decision, DisruptionSettings, Effect, Instruction, RegionState, Settings};
+use crate::{Decision, DisruptionSettings, Effect, RegionState, Settings};
 use cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
 use cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation, PodBudgetRecord, Target};
 use model::disruption_policy::DisruptionReason;
@@ -29,7 +29,13 @@ impl Cluster {
     /// Runs `act` at 60 s, 30 s after empty nodes of the pool may be removed.
     fn run<T>(&mut self, act: impl FnOnce(&mut ClusterController, &mut Context<'_>) -> T) -> T {
         let (region, locked) = (RegionState::new(self.settings.clone()), Cell::new(false));
-        let mut ctx = Context::new(&region, &locked, &mut self.effects, Timestamp::from_millis(60_000));
+        let mut ctx = Context::new(
+            self.controller.cluster.clone(),
+            &region,
+            &locked,
+            &mut self.effects,
+            Timestamp::from_millis(60_000),
+        );
         act(&mut self.controller, &mut ctx)
     }
 
@@ -169,10 +175,7 @@ fn an_interruption_that_the_verifier_rejects_is_neither_recorded_nor_executed() 
         controller.handle_interruption(&provider_id, InterruptionKind::SpotInterrupted, None, ctx)
     });
     assert_eq!(cluster.rejected(), [(RemovalRule::Unmanaged, "m0")]);
-    let is_event = |effect: &&Effect| matches!(effect, Effect::Instruct { instruction, .. } if matches!(**instruction, Instruction::RecordEvent(_)));
-    let events = cluster.effects.iter().filter(is_event).count();
-    assert_eq!(events, 2, "what the cloud says, on NodeClaim and Node: {:?}", cluster.effects);
-    assert_eq!(cluster.effects.len(), 3, "nothing else but the finding: {:?}", cluster.effects);
+    assert_eq!(cluster.effects.len(), 1, "nothing but the finding: {:?}", cluster.effects);
     assert!(!cluster.controller.state.is_marked_for_deletion(&text("m0")));
 }
 
@@ -241,7 +244,10 @@ fn ready_replicas_count_on_nodes_that_stay() {
         observe(&mut state, 0, elsewhere.into_iter().chain([bound_to("m0", web("web-0"))]).map(Object::Pod));
         let cluster = Cluster::new(state);
         let plan = plan_of("m0");
-        let input = cluster.controller.removal_input(&plan, Timestamp::from_millis(60_000));
+        let input = {
+            let ClusterController { claims, state, decisions, .. } = &cluster.controller;
+            removal_input(&plan, Timestamp::from_millis(60_000), claims, state, decisions)
+        };
         input.elsewhere.get(&(text("default"), text("ReplicaSet/web"))).copied()
     };
     let count = |pods, ready| Some(ReplicaCount { pods, ready });

@@ -24,6 +24,8 @@ fn told(kind: InterruptionKind) -> (Fixture, Option<u64>) {
         let answer = NoticeAnswer::Shown(asked.iter().cloned().collect());
         effects.extend(world.handle(2_000, Event::NoticesAnswered { cluster: text("c"), asked, answer }));
     }
+    // The pass after the notice.
+    world.tick(4_000);
     (world, decision_of(&effects).map(|decision| decision.id.0))
 }
 

@@ -1,0 +1,71 @@
+//! What a part of a controller reads in a step of its cluster.
+
+use super::cost_records::CostRecords;
+use super::disruption::{DecisionQueue, Disruption};
+use super::guardrails::{ClusterGuardrails, Freeze, Guardrails, GuardrailsView};
+use super::holds::Holds;
+use super::node_class::NodeClassResolver;
+use super::nodeclaim::{GarbageCollector, ManagedClaim, NodeClaims};
+use super::origin::Origin;
+use super::region_state::RegionState;
+use crate::Settings;
+use cluster::ClusterState;
+use model::removal::RemovalReason;
+use model::{ClaimName, ClusterName, Text, Timestamp};
+
+/// The observed state of the cluster, and the parts that others read, at one time. A part that reads it changes only
+/// itself.
+#[derive(Clone, Copy)]
+pub(crate) struct StepView<'v> {
+    pub cluster: &'v ClusterName,
+    pub connected: bool,
+    pub state: &'v ClusterState,
+    pub claims: &'v NodeClaims,
+    pub gc: &'v GarbageCollector,
+    pub guardrails: &'v ClusterGuardrails,
+    pub decisions: &'v DecisionQueue,
+    pub disruption: &'v Disruption,
+    pub holds: &'v Holds,
+    pub cost_records: &'v CostRecords,
+    pub node_classes: &'v NodeClassResolver,
+    pub region: &'v RegionState,
+    pub now: Timestamp,
+}
+
+impl<'v> StepView<'v> {
+    pub fn settings(&self) -> &'v Settings {
+        self.region.settings()
+    }
+
+    /// Whether decisions are allowed: the agent is connected and the state synced.
+    pub fn is_ready(&self) -> bool {
+        self.connected && self.state.is_synced()
+    }
+
+    /// The freeze that stops a removal of `claim` for `reason`.
+    pub fn freeze_of_removal<'g>(
+        &self,
+        claim: &ClaimName,
+        reason: RemovalReason,
+        guardrails: &'g Guardrails,
+    ) -> Option<&'g Freeze> {
+        let pool = self.claims.pool_of(claim, self.state)?;
+        guardrails.freezes().for_removal(self.cluster, pool, reason)
+    }
+
+    /// What the guardrails hold back, and why.
+    pub fn guardrails_view(&self, guardrails: &Guardrails) -> GuardrailsView {
+        let (settings, suspicion) = (self.settings(), self.gc.suspicion());
+        let suspicion = suspicion.map(|suspicion| (Text::from(suspicion.loss.to_string()), suspicion.since));
+        GuardrailsView {
+            untrusted_listing: suspicion,
+            disruption_mode: settings.disruption.mode_of(self.cluster),
+            ..GuardrailsView::of(guardrails, self.guardrails, &settings.guardrails, self.cluster)
+        }
+    }
+
+    /// The decision that removes the machine, as far as this process knows.
+    pub fn removal_origin_of(&self, claim: &ClaimName) -> Origin {
+        self.claims.get(claim).map(ManagedClaim::removal_origin).unwrap_or_default()
+    }
+}
