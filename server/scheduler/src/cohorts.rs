@@ -1,7 +1,8 @@
 //! Cohorts: machines that the plan launches anyway. They are filled before more are opened, and get
 //! a larger target when no further machine may be opened.
 
-use super::bit_set::BitSet;
+use smallvec::SmallVec;
+
 use super::classes::PreferenceSet;
 use super::fits::FitId;
 use super::machines::{Cohort, Destination, GrowthLimit, PlacementEvent, ports_free};
@@ -10,7 +11,6 @@ use super::patterns::{KeptRoom, Patterns};
 use super::pool_supply::PoolSupply;
 use super::resource_vector::{self, Amounts, CPU_AT};
 use super::topology::{ABSENT, DomainId, GroupId, KeyId, Pin, Tally, Topology};
-use model::taints::{first_untolerated, has_untolerated_soft_taint};
 
 /// A wide key under which pods of a class are counted, and a group that counts them.
 #[derive(Debug, Clone, Copy)]
@@ -21,61 +21,9 @@ pub(super) struct CountedKey {
     hard: bool,
 }
 
-pub(super) type Counted = smallvec::SmallVec<[CountedKey; 2]>;
+pub(super) type Counted = SmallVec<[CountedKey; 2]>;
 
 impl<'i> Packing<'_, 'i> {
-    /// The options of `pool` for `class` under `preferences`: one fit per alternative, before
-    /// resources and pins.
-    pub(super) fn class_fits(&mut self, class: u32, preferences: PreferenceSet, pool: u32) -> std::rc::Rc<[FitId]> {
-        if let Some(known) = self.class_fits.get(&(class, preferences, pool, self.avoid_prefer_no_schedule)) {
-            return known.clone();
-        }
-        let fits: std::rc::Rc<[FitId]> = self.make_class_fits(class, preferences, pool).into();
-        self.class_fits.insert((class, preferences, pool, self.avoid_prefer_no_schedule), fits.clone());
-        fits
-    }
-
-    fn make_class_fits(&mut self, class: u32, preferences: PreferenceSet, at: u32) -> Vec<FitId> {
-        let problem = self.problem;
-        let needs = &problem.classes[class as usize];
-        let pool = &problem.input.pools[at as usize];
-        let Some(supply) = &problem.supplies[at as usize] else { return Vec::new() };
-        let shape = &problem.input.shapes[needs.shape as usize];
-        if first_untolerated(&pool.taints, &shape.tolerations).is_some()
-            || (self.avoid_prefer_no_schedule && has_untolerated_soft_taint(&pool.taints, &shape.tolerations))
-            || !ports_free(&shape.host_ports, &supply.daemon_ports)
-        {
-            return Vec::new();
-        }
-        let preferred = needs.preferences.iter().enumerate().filter(|(at, _)| preferences.has(*at));
-        let preferred: Vec<_> = preferred.filter_map(|(_, preference)| preference.requirements.as_ref()).collect();
-        let mut fits = Vec::new();
-        // The alternatives are OR-terms, so node preferences narrow each one by itself.
-        for id in &needs.alternatives {
-            self.steps.consume((1 + preferred.len()) * (1 + supply.instance_types.len() / 32));
-            let mut id = *id;
-            if !preferred.is_empty() {
-                let mut all = self.fits.requirements(id).clone();
-                preferred.iter().for_each(|wanted| all.add_all(wanted));
-                id = self.fits.intern_requirements(all);
-            }
-            if let Some(fit) = self.fits.compile(id, at, pool, supply)
-                && let Some(fit) = self.apply_rules(class, fit, at)
-                && !fits.contains(&fit)
-            {
-                fits.push(fit);
-            }
-        }
-        fits
-    }
-
-    /// Every option that `pool` offers, for any class.
-    pub(super) fn any_fit(&mut self, pool: u32) -> std::rc::Rc<[FitId]> {
-        let id = self.fits.intern_requirements(model::Requirements::new());
-        let Some(supply) = &self.problem.supplies[pool as usize] else { return [].into() };
-        self.fits.compile(id, pool, &self.problem.input.pools[pool as usize], supply).into_iter().collect()
-    }
-
     /// [`Packing::class_fits`] narrowed to the domains `pins`.
     pub(super) fn pinned_fits(
         &mut self,
@@ -407,9 +355,9 @@ impl<'i> Packing<'_, 'i> {
     }
 
     /// What one pod of `class` adds to the tallies of which groups.
-    fn contributions(&self, class: u32) -> smallvec::SmallVec<[(u32, Tally); 4]> {
+    fn contributions(&self, class: u32) -> SmallVec<[(u32, Tally); 4]> {
         let needs = &self.problem.classes[class as usize];
-        let mut all: smallvec::SmallVec<[(u32, Tally); 4]> =
+        let mut all: SmallVec<[(u32, Tally); 4]> =
             needs.selected_by.iter().map(|group| (*group, Tally { matched: 1, ..Tally::default() })).collect();
         for rule in &needs.rules {
             if self.topology.groups[rule.group as usize].anti {
@@ -420,19 +368,6 @@ impl<'i> Packing<'_, 'i> {
             }
         }
         all
-    }
-
-    /// The domains of `key` possible for machines of cohort `at` within `fit`, given their pods.
-    pub(super) fn domains_of_cohort(&mut self, at: usize, fit: FitId, key: KeyId) -> std::rc::Rc<[DomainId]> {
-        let (pool, used) = (self.cohorts[at].pool, &self.cohorts[at].used);
-        let mut fit = self.fits.fit(fit).clone();
-        if let Some(supply) = &self.problem.supplies[pool as usize] {
-            let all = fit.types.clone();
-            let cramped = all.iter().filter(|kind| !resource_vector::fits(used, &supply.net_allocatable[*kind]));
-            cramped.for_each(|kind| fit.types.remove(kind));
-        }
-        let fit = self.fits.intern(fit);
-        self.domains_of_fit(fit, pool, key)
     }
 
     /// Whether machines with these options may count for `group`.
@@ -596,9 +531,20 @@ impl<'i> Packing<'_, 'i> {
         self.candidate_cohorts.retain(|at| resource_vector::fits(least, &cohorts[*at as usize].free));
     }
 
-    /// Slots of `fit`.
-    pub(super) fn slots_of_fit(&self, fit: FitId) -> &BitSet {
-        &self.fits.fit(fit).slots
+    /// Whether a machine with these options may add a domain to a group that must not get one.
+    pub(super) fn adds_domain(&mut self, fit: FitId, pool: u32) -> bool {
+        if self.no_new_domains.is_empty() {
+            return false;
+        }
+        let no_new_domains: SmallVec<[GroupId; 4]> = self.no_new_domains.iter().copied().collect();
+        no_new_domains.into_iter().any(|group| {
+            let key = self.topology.groups[group as usize].key;
+            let known = |packing: &mut Self| {
+                let domains = packing.domains_of_fit(fit, pool, key);
+                domains.iter().all(|domain| packing.topology.tally(group, *domain).matched > 0)
+            };
+            self.fit_passes(group, fit, pool) && (key == Topology::HOST || !known(self))
+        })
     }
 }
 

@@ -2,17 +2,13 @@
 //! many at once.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 use smallvec::SmallVec;
 
 use super::classes::{ClassRule, PreferenceSet, RuleKind, in_force};
-use super::fits::FitId;
 use super::machines::Destination;
 use super::packing::{Packing, Reach};
-use super::pool_offerings::is_offering_label;
 use super::topology::{ABSENT, DomainId, GroupId, KeyId, Pin, Topology};
-use model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL};
 
 /// Combinations of domains beyond which further ones are not tried.
 const MAX_TARGETS: usize = 256;
@@ -266,55 +262,6 @@ impl Packing<'_, '_> {
         }
         // A preference may have created a domain outside the eligible ones.
         self.topology.filled(group).map(|(domain, _)| sure(domain)).chain(least).min().unwrap_or(0)
-    }
-
-    /// The domains of `key` possible for the options of `fit`.
-    pub(super) fn domains_of_fit(&mut self, fit: FitId, pool: u32, key: KeyId) -> Rc<[DomainId]> {
-        if let Some(known) = self.fit_domains.get(&(fit, pool, key)) {
-            return known.clone();
-        }
-        let name = self.topology.key_name(key).clone();
-        let values = self.values_of_fit(fit, pool, &name);
-        let domains: BTreeSet<DomainId> = values.iter().map(|value| self.topology.domain_id(key, value)).collect();
-        let domains: Rc<[DomainId]> = domains.into_iter().collect();
-        self.fit_domains.insert((fit, pool, key), domains.clone());
-        domains
-    }
-
-    fn values_of_fit(&self, fit: FitId, at: u32, key: &str) -> BTreeSet<String> {
-        let problem = self.problem;
-        let pool = &problem.input.pools[at as usize];
-        let Some(supply) = &problem.supplies[at as usize] else { return BTreeSet::new() };
-        let fit = self.fits.fit(fit);
-        match key {
-            NODEPOOL => return BTreeSet::from([pool.name.to_string()]),
-            NODECLASS => return BTreeSet::from([pool.node_class.to_string()]),
-            _ => {}
-        }
-        if key == CAPACITY_TYPE || is_offering_label(pool, key) {
-            let offered = |slot: &usize| fit.types.iter().any(|kind| supply.instance_types[kind].slots.contains(*slot));
-            let label = |slot: usize| supply.slots[slot].label(key).map(str::to_owned);
-            return fit.slots.iter().filter(offered).filter_map(label).collect();
-        }
-        // Values that types define take precedence over those that the pool leaves open.
-        let open = fit.open_labels.get(key).or_else(|| pool.requirements.get(key));
-        let mut values = BTreeSet::new();
-        let mut typed = false;
-        for kind in fit.types.iter() {
-            let kind = &pool.catalogue.types[supply.instance_types[kind].index as usize];
-            if let Some(known) = kind.labels.get(key) {
-                typed = true;
-                let allowed = known.finite_values().into_iter().flatten();
-                values.extend(allowed.filter(|v| open.is_none_or(|open| open.has(v))).map(|v| v.to_string()));
-            }
-        }
-        if !typed && let Some(open) = open.filter(|open| !open.allows_absence()) {
-            match open.finite_values() {
-                Some(finite) => values.extend(finite.iter().map(|v| v.to_string())),
-                None => values.extend(open.representative().map(|v| v.to_string())),
-            }
-        }
-        values
     }
 
     /// Reorders the placements since `from` by resulting level, so that every prefix keeps the

@@ -10,14 +10,14 @@ use super::bit_set::BitSet;
 use super::classes::PreferenceSet;
 use super::fits::FitId;
 use super::machines::ExistingNode;
-use super::nodes::passes;
+use super::nodes::{node_satisfies, passes, tolerates_cordon};
 use super::packing::Packing;
 use super::packing_cache::ClassQuery;
 use super::topology::{ABSENT, DomainId, GroupId, KeyId, Pin};
 use model::taints::first_untolerated;
 
 impl Packing<'_, '_> {
-    fn class_query(&self, class: u32, preferences: PreferenceSet) -> ClassQuery {
+    pub(super) fn class_query(&self, class: u32, preferences: PreferenceSet) -> ClassQuery {
         (class, preferences, self.avoid_prefer_no_schedule)
     }
 
@@ -129,18 +129,6 @@ impl Packing<'_, '_> {
         lacks
     }
 
-    /// The least price of an offering with capacity for a pod of `class` in the domain `pin`: ranks
-    /// domains that are filled alike.
-    pub(super) fn domain_price(&mut self, class: u32, preferences: PreferenceSet, pin: Pin) -> i64 {
-        let query = (self.class_query(class, preferences), pin);
-        if let Some(known) = self.domain_cache.prices.get(&query) {
-            return *known;
-        }
-        let price = self.find_domain_price(class, preferences, pin);
-        self.domain_cache.prices.insert(query, price);
-        price
-    }
-
     /// The offerings of pool `at` that count for `group`, one fit per alternative of its filter.
     pub(super) fn fits_that_pass(&mut self, group: GroupId, at: u32) -> Rc<[FitId]> {
         let query = (self.topology.scope(group), at);
@@ -199,5 +187,30 @@ impl Packing<'_, '_> {
         let nodes = Rc::new(nodes);
         self.domain_cache.nodes_in_domain.insert(pin, nodes.clone());
         nodes
+    }
+
+    /// The nodes whose labels and taints admit `class`, computed once per distinct requirement.
+    pub(super) fn admitting_nodes(&mut self, class: u32) -> Rc<BitSet> {
+        let problem = self.problem;
+        let input = problem.input;
+        let needs = &problem.classes[class as usize];
+        let shape = &input.shapes[needs.shape as usize];
+        let key = (needs.alternatives.clone(), shape.tolerations.as_slice());
+        if let Some(known) = self.admitting_nodes.get(&key) {
+            return known.clone();
+        }
+        let mut open = BitSet::empty(self.existing_nodes.len());
+        for (at, existing) in self.existing_nodes.iter().enumerate() {
+            let node = &input.nodes[existing.node as usize];
+            let admitted = (!node.unschedulable || tolerates_cordon(&shape.tolerations))
+                && first_untolerated(&node.taints, &shape.tolerations).is_none()
+                && needs.alternatives.iter().any(|id| node_satisfies(node, *id, &self.fits));
+            if admitted {
+                open.insert(at);
+            }
+        }
+        let open = Rc::new(open);
+        self.admitting_nodes.insert(key, open.clone());
+        open
     }
 }

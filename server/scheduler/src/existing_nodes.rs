@@ -1,41 +1,14 @@
 //! Existing and in-flight nodes: filled before anything is launched.
 
-use super::bit_set::BitSet;
 use super::classes::PreferenceSet;
 use super::machines::{Destination, PlacementEvent, ports_free};
-use super::nodes::{node_satisfies, tolerates_cordon};
 use super::packing::Packing;
 use super::resource_vector;
 use super::topology::Pin;
 use model::Node;
-use model::taints::{first_untolerated, has_untolerated_soft_taint};
+use model::taints::has_untolerated_soft_taint;
 
 impl Packing<'_, '_> {
-    /// The nodes whose labels and taints admit `class`, computed once per distinct requirement.
-    pub(super) fn admitting_nodes(&mut self, class: u32) -> std::rc::Rc<BitSet> {
-        let problem = self.problem;
-        let input = problem.input;
-        let needs = &problem.classes[class as usize];
-        let shape = &input.shapes[needs.shape as usize];
-        let key = (needs.alternatives.clone(), shape.tolerations.as_slice());
-        if let Some(known) = self.admitting_nodes.get(&key) {
-            return known.clone();
-        }
-        let mut open = BitSet::empty(self.existing_nodes.len());
-        for (at, existing) in self.existing_nodes.iter().enumerate() {
-            let node = &input.nodes[existing.node as usize];
-            let admitted = (!node.unschedulable || tolerates_cordon(&shape.tolerations))
-                && first_untolerated(&node.taints, &shape.tolerations).is_none()
-                && needs.alternatives.iter().any(|id| node_satisfies(node, *id, &self.fits));
-            if admitted {
-                open.insert(at);
-            }
-        }
-        let open = std::rc::Rc::new(open);
-        self.admitting_nodes.insert(key, open.clone());
-        open
-    }
-
     /// Puts up to `most` pods of `class` on existing nodes in the domains `pins`; returns the
     /// number placed.
     pub(super) fn fill_existing_nodes(

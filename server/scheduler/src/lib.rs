@@ -4,8 +4,8 @@
 //! in the order of the data flow: `problem` compiles the input (`resource_vector`,
 //! `pool_offerings`, `min_values`, `compile_cache`, `pool_supply`, `fits`, `classes`,
 //! `selector_index`, `topology`, `nodes`, `shadow_prices`). `packing` places class after class:
-//! `existing_nodes`, then `cohorts`, then `open` with `lookahead`; `domains` applies rules over
-//! zones, with `eligible`; `rules` applies the pools' opt-in rules, using `pool_counts`; both look
+//! `existing_nodes`, then `cohorts`, then `open` with `lookahead`, in the order of `fill`; `class_fits` has the options of a
+//! class; `domains` applies rules over zones, with `eligible`, and `host_rules` those over hostnames; `rules` applies the pools' opt-in rules, using `pool_counts`; both look
 //! up `packing_cache`. `merge` and `balance` revise the packing. `finish` turns it into a plan, with
 //! `type_labels`; `static_pools` adds the machines that static pools miss. `step_budget` bounds the
 //! work. `search` finds cheaper machines for the pods of a packing, and `patterns` guide a second
@@ -15,14 +15,17 @@
 mod balance;
 mod bit_set;
 pub mod bound;
+mod class_fits;
 mod classes;
 mod cohorts;
 mod compile_cache;
 mod domains;
 mod eligible;
 mod existing_nodes;
+mod fill;
 mod finish;
 mod fits;
+mod host_rules;
 mod limited_pools;
 mod lookahead;
 mod machine_cost;

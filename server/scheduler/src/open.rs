@@ -526,6 +526,18 @@ impl Packing<'_, '_> {
         }
         least
     }
+
+    /// The least price of an offering with capacity for a pod of `class` in the domain `pin`: ranks
+    /// domains that are filled alike.
+    pub(super) fn domain_price(&mut self, class: u32, preferences: PreferenceSet, pin: Pin) -> i64 {
+        let query = (self.class_query(class, preferences), pin);
+        if let Some(known) = self.domain_cache.prices.get(&query) {
+            return *known;
+        }
+        let price = self.find_domain_price(class, preferences, pin);
+        self.domain_cache.prices.insert(query, price);
+        price
+    }
 }
 
 /// Splits reserved slots one by one: a machine uses one reservation, so `minValues` count within

@@ -12,16 +12,16 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::bit_set::BitSet;
-use super::classes::{Class, ClassRule, PreferenceSet, RuleKind, in_force};
+use super::classes::{Class, ClassRule, PreferenceSet, RuleKind};
 use super::fits::{FitId, FitTable, RequirementsId};
-use super::machines::{Cohort, ExistingNode, HostTallies, PlacementEvent};
+use super::machines::{Cohort, ExistingNode, PlacementEvent};
 use super::nodes::passes;
 use super::packing_cache::{DomainCache, ZoneCache};
 use super::patterns::Patterns;
 use super::pool_counts::PoolCounts;
 use super::problem::{InitialState, Problem};
 use super::step_budget::StepBudget;
-use super::topology::{DomainId, GroupId, KeyId, Pin, Topology};
+use super::topology::{DomainId, GroupId, KeyId, Topology};
 use model::input::PlanningInput;
 use model::{Text, Toleration};
 
@@ -82,7 +82,7 @@ pub(super) struct Packing<'p, 'i> {
     pub(super) all_on_one_machine: bool,
     /// With [`Packing::present_hosts_only`]: the least count over the machines that could carry the
     /// class being placed, per hostname group.
-    min_host_counts: SmallVec<[(u32, u32); 1]>,
+    pub(super) min_host_counts: SmallVec<[(u32, u32); 1]>,
     pub(super) admitting_nodes: AdmittingNodes<'i>,
     pub(super) class_fits: FxHashMap<(u32, PreferenceSet, u32, bool), ClassFits>,
     pub(super) fit_domains: FxHashMap<(FitId, u32, KeyId), Rc<[DomainId]>>,
@@ -196,37 +196,6 @@ impl<'p, 'i> Packing<'p, 'i> {
         count - left
     }
 
-    /// After a placement of `class` on a machine with these tallies, closes the groups whose spread
-    /// one more empty domain would violate.
-    pub(super) fn forbid_new_domains(&mut self, class: u32, host: &HostTallies) {
-        for rule in self.problem.classes[class as usize].rules.iter().filter(|rule| rule.preference.is_none()) {
-            let RuleKind::Spread { max_skew, .. } = rule.kind else { continue };
-            let fullest = match rule.key {
-                Topology::HOST => host.get(rule.group).matched,
-                _ => self.topology.filled(rule.group).map(|(_, matched)| matched).max().unwrap_or(0),
-            };
-            if fullest > max_skew {
-                self.no_new_domains.insert(rule.group);
-            }
-        }
-    }
-
-    /// Whether a machine with these options may add a domain to a group that must not get one.
-    pub(super) fn adds_domain(&mut self, fit: FitId, pool: u32) -> bool {
-        if self.no_new_domains.is_empty() {
-            return false;
-        }
-        let no_new_domains: SmallVec<[GroupId; 4]> = self.no_new_domains.iter().copied().collect();
-        no_new_domains.into_iter().any(|group| {
-            let key = self.topology.groups[group as usize].key;
-            let known = |packing: &mut Self| {
-                let domains = packing.domains_of_fit(fit, pool, key);
-                domains.iter().all(|domain| packing.topology.tally(group, *domain).matched > 0)
-            };
-            self.fit_passes(group, fit, pool) && (key == Topology::HOST || !known(self))
-        })
-    }
-
     /// Places under as many preferences as possible, dropping the lightest first.
     fn place_with_preferences(&mut self, class: u32, count: u32, reach: Reach) -> u32 {
         let problem = self.problem;
@@ -294,17 +263,6 @@ impl<'p, 'i> Packing<'p, 'i> {
         tuples.iter().any(|pins| pools.iter().any(|pool| !self.pinned_fits(class, preferences, *pool, pins).is_empty()))
     }
 
-    /// Whether the pods must share one machine and none of them is placed: the machine of the first
-    /// must take all.
-    fn must_share_machine(&self, class: u32) -> bool {
-        self.problem.classes[class as usize].rules.iter().any(|rule| {
-            rule.preference.is_none()
-                && rule.key == Topology::HOST
-                && matches!(rule.kind, RuleKind::Affinity { bootstrap: true })
-                && self.is_first_pod_of(class, rule)
-        })
-    }
-
     fn subtract_demand(&mut self, class: u32, count: u32) {
         let needs = &self.problem.classes[class as usize];
         for (sum, ask) in self.unplaced_demand.iter_mut().zip(&needs.request) {
@@ -322,102 +280,6 @@ impl<'p, 'i> Packing<'p, 'i> {
             self.fill_within(class, count, &[], preferences, reach)
         } else {
             self.spread_over(class, count, preferences, reach, &rules)
-        }
-    }
-
-    /// Fills what `reach` allows, in order, in the domains `pins`.
-    pub(super) fn fill_within(
-        &mut self,
-        class: u32,
-        count: u32,
-        pins: &[Pin],
-        preferences: PreferenceSet,
-        reach: Reach,
-    ) -> u32 {
-        let mut left = count;
-        if reach == Reach::ExistingNodes {
-            return self.fill_existing_nodes(class, left, pins, preferences);
-        }
-        left -= self.fill_cohorts(class, left, pins, preferences, true);
-        if reach == Reach::Cohorts {
-            return count - left;
-        }
-        while left > 0 {
-            let got = self.launch(class, left, pins, preferences);
-            if got == 0 {
-                break;
-            }
-            left -= got;
-        }
-        // Pools reach their `min-nodes` before pods share a machine, hence this second pass.
-        if left > 0 && self.pool_counts.any_pool_misses_nodes() {
-            left -= self.fill_cohorts(class, left, pins, preferences, false);
-        }
-        if left > 0 && !self.patterns.are_in_use() {
-            left -= self.grow_cohorts(class, left, pins, preferences);
-        }
-        count - left
-    }
-
-    /// Pods of `class` that the hostname rules allow on a machine with these tallies.
-    pub(super) fn host_cap(&self, class: u32, host: &HostTallies, preferences: PreferenceSet) -> u32 {
-        let needs = &self.problem.classes[class as usize];
-        let mut cap = u32::MAX;
-        for rule in
-            needs.rules.iter().filter(|rule| rule.key == Topology::HOST && in_force(rule.preference, preferences))
-        {
-            let tally = host.get(rule.group);
-            cap = cap.min(match rule.kind {
-                RuleKind::Spread { max_skew, selects_self, .. } => {
-                    self.host_spread_cap(rule.group, tally.matched, max_skew, selects_self)
-                }
-                RuleKind::Affinity { .. } if tally.matched > 0 => u32::MAX,
-                RuleKind::Affinity { bootstrap } if bootstrap && self.is_first_pod_of(class, rule) => u32::MAX,
-                RuleKind::Affinity { .. } => 0,
-                RuleKind::AntiAffinity { .. } if tally.matched > 0 => 0,
-                RuleKind::AntiAffinity { selects_self } => {
-                    if selects_self {
-                        1
-                    } else {
-                        u32::MAX
-                    }
-                }
-            });
-        }
-        let refused = |group: &u32| {
-            let spec = &self.topology.groups[*group as usize];
-            spec.anti && spec.key == Topology::HOST && host.get(*group).carriers > 0
-        };
-        if needs.selected_by.iter().any(refused) { 0 } else { cap }
-    }
-
-    /// Whether no placed pod is selected by rule `own` of `class`.
-    pub(super) fn is_first_pod(&self, class: u32, own: usize) -> bool {
-        self.is_first_pod_of(class, &self.problem.classes[class as usize].rules[own])
-    }
-
-    /// All terms of a pod's required affinity count together: the first pod of its kind is exempt
-    /// from all or from none.
-    fn is_first_pod_of(&self, class: u32, rule: &ClassRule) -> bool {
-        let no_pods = |rule: &ClassRule| self.topology.total(rule.group) == 0;
-        if rule.preference.is_some() {
-            return no_pods(rule);
-        }
-        let rules = &self.problem.classes[class as usize].rules;
-        let hard =
-            rules.iter().filter(|rule| rule.preference.is_none() && matches!(rule.kind, RuleKind::Affinity { .. }));
-        hard.into_iter().all(no_pods)
-    }
-
-    /// An empty machine can always be opened, so the minimum is zero, or one where every host is to have
-    /// a pod. Only for pods that nothing else places is it the minimum over the machines present.
-    fn host_spread_cap(&self, group: u32, matched: u32, max_skew: u32, selects_self: bool) -> u32 {
-        let known = self.min_host_counts.iter().find(|(known, _)| *known == group);
-        let least = known.map_or(0, |(_, least)| *least).max(u32::from(self.populated.contains(&group)));
-        match (selects_self, matched <= max_skew + least) {
-            (true, _) => (max_skew + least).saturating_sub(matched),
-            (false, true) => u32::MAX,
-            (false, false) => 0,
         }
     }
 

@@ -13,25 +13,10 @@ use super::pool_supply::PoolSupply;
 use super::resource_vector;
 use super::topology::Topology;
 use model::input::MinValuesPolicy;
-use model::labels::{ARCH, CAPACITY_TYPE};
-use model::{CapacityType, MicroUsd, Operator, Requirement, Zone};
+use model::labels::CAPACITY_TYPE;
+use model::{CapacityType, MicroUsd, Requirement, Zone};
 
 impl Packing<'_, '_> {
-    /// `fit` under the opt-in rule that depends on the pod alone: safe architectures.
-    pub(super) fn apply_rules(&mut self, class: u32, fit: FitId, at: u32) -> Option<FitId> {
-        let problem = self.problem;
-        let pool = &problem.input.pools[at as usize];
-        let safe = &pool.rules.safe_architectures;
-        if safe.is_empty() || problem.classes[class as usize].requires_arch {
-            return Some(fit);
-        }
-        let supply = problem.supplies[at as usize].as_ref()?;
-        let wanted = Requirement::new(ARCH, Operator::In, safe.iter().cloned());
-        let id = self.fits.intern_requirements([wanted].into_iter().collect());
-        let narrowed = self.fits.compile(id, at, pool, supply)?;
-        self.fits.intersect(fit, narrowed, supply)
-    }
-
     /// The slots of `fit` by capacity type, in order of use: reserved, spot, on-demand.
     pub(super) fn slots_by_capacity(&mut self, class: u32, fit: FitId, at: u32) -> Vec<(CapacityType, BitSet)> {
         let problem = self.problem;
