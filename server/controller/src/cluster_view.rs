@@ -71,9 +71,9 @@ impl ClusterController {
             problems: self.state.problems().collect(),
             unmanaged_pools: unmanaged_pools(&self.state),
             unusable_nodes: unusable_nodes(step),
-            counters: self.lifecycle_counter.counters(),
+            counters: self.history.lifecycle.counters(),
             holds: self.holds.counts(),
-            pod_durations: self.pod_durations.durations(),
+            pod_durations: self.history.pod_durations.durations(),
             eligible_nodes: self.disruption.eligible_nodes(),
         }
     }

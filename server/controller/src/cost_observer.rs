@@ -7,7 +7,8 @@ use model::{ClusterName, Millis, Timestamp};
 use rustc_hash::FxHasher;
 
 use crate::Effect;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::cost_records::{CostRecords, FIRST_WRITE_WITHIN, Observed};
 use crate::cost_view::{CostView, NodeRequests};
 use crate::nodeclaim::{ManagedClaim, StageKind};
@@ -18,16 +19,16 @@ impl ClusterController {
     /// known; once they are, they go on costing while the agent is away.
     pub(crate) fn record_costs(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now;
-        if self.cost_records.is_new() && self.is_ready() {
-            self.cost_records.begin(now + first_write_delay(&self.cluster));
+        if self.history.costs.is_new() && self.is_ready() {
+            self.history.costs.begin(now + first_write_delay(&self.cluster));
         } else if self.next_cost_wakeup().is_none_or(|at| at > now) {
             return;
         }
         let machines = self.observed_machines(ctx);
         let claims = &self.claims;
-        self.cost_records.forget_removed(|claim| claims.get(claim).is_some(), now);
+        self.history.costs.forget_removed(|claim| claims.get(claim).is_some(), now);
         let observed = Observed { at: now, version: self.state.version(), stages: self.claims.stage_fingerprint() };
-        let intervals = self.cost_records.observe(observed, machines);
+        let intervals = self.history.costs.observe(observed, machines);
         if !intervals.is_empty() {
             ctx.effects.push(Effect::RecordCosts { cluster: self.cluster.clone(), intervals });
         }
@@ -35,7 +36,7 @@ impl ClusterController {
 
     /// When costs are observed next without an event.
     pub(crate) fn next_cost_wakeup(&mut self) -> Option<Timestamp> {
-        self.cost_records.observation_due(self.state.version(), self.claims.stage_fingerprint())
+        self.history.costs.observation_due(self.state.version(), self.claims.stage_fingerprint())
     }
 
     fn observed_machines(&self, ctx: &mut Context<'_>) -> Vec<ObservedMachine> {

@@ -25,7 +25,7 @@ pub(crate) mod candidates;
 mod consolidation;
 mod consolidation_check;
 mod consolidation_schedule;
-mod decision_recorder;
+pub(crate) mod decision_recorder;
 mod evictions;
 mod execution;
 mod interruptions;
@@ -85,6 +85,10 @@ pub(crate) struct Disruption {
     /// Whether anything changed since the last pass.
     changed_since_pass: bool,
     pub(crate) backoff: ReplacementBackoff,
+    /// Notices of the cloud.
+    pub(crate) notices: Notices,
+    /// What the store has of the replacements under way.
+    pub(crate) replacement_records: ReplacementRecords,
     /// The decision that put a node under replacement, by its NodeClaim.
     planned_by: BTreeMap<ClaimName, DecisionId>,
     /// Machines that the cloud recommends to leave.

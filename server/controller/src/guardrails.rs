@@ -74,7 +74,7 @@ pub mod settings;
 pub(crate) mod shadow;
 mod shadow_content;
 pub mod sliding_window;
-mod snapshot_acceptance;
+pub(crate) mod snapshot_acceptance;
 pub mod unannounced_deletions;
 pub mod view;
 

@@ -9,8 +9,9 @@
 //! what planning considers.
 //!
 //! The state of one cluster is divided into parts, each of which owns its fields and imports no
-//! other part's steps. `cluster_controller` has the parts; the steps that use several of them are
-//! methods of `ClusterController` beside the part that they belong to.
+//! other part's steps. `cluster_controller` has the parts. What reads them gets a `step_view`, and what a step
+//! reads and changes outside of its cluster is its `context`. What depends on a few parts is a function of these; the
+//! steps that change several are methods of `ClusterController` beside the part that they belong to.
 //!
 //! Clusters share nothing but [`RegionState`] (unavailable offerings) and [`FleetState`] (guardrails of the fleet).
 //! So each may be stepped on a thread of its own.
@@ -30,6 +31,7 @@ mod catalogue_zones;
 mod cluster_controller;
 mod cluster_view;
 mod conditions;
+mod context;
 mod copy_on_write;
 mod cost_observer;
 mod cost_records;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::cost_records::CostRecords;
 use crate::disruption::CONSOLIDATION;
 use crate::{Decision, MethodReason};
@@ -28,10 +29,10 @@ impl ClusterController {
 
     /// Notes which of its machines a decision removes to save their price, and for whose moved pods it launches machines.
     pub(crate) fn note_costs_of(&mut self, decision: &Decision) {
-        self.cost_records.note_decision(decision);
+        self.history.costs.note_decision(decision);
         for machine in &decision.launches {
             let moved = shares(&self.state, &machine.pods, decision.at);
-            self.cost_records.note_launch(machine.claim.name.clone(), moved, decision);
+            self.history.costs.note_launch(machine.claim.name.clone(), moved, decision);
         }
     }
 }

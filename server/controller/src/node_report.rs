@@ -14,7 +14,8 @@ mod verdicts;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::nodeclaim::unusable_reason;
 use crate::step_view::StepView;
 use crate::view::CpuAndMemory;
@@ -119,7 +120,7 @@ impl ClusterController {
         let by_claim = || self.state.node_of_claim(&ClaimName::from(name));
         let node = match self.state.node(&NodeName::from(name)).or_else(by_claim) {
             Some(node) => ReportedNode::Present(Box::new(present_node(node, &self.step_view(now), &ctx))),
-            None => absent_node(name, &self.removed_nodes, &self.step_view(now)),
+            None => absent_node(name, &self.history.removed_nodes, &self.step_view(now)),
         };
         NodeReport { at: now, node }
     }

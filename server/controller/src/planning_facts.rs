@@ -8,7 +8,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::Mode;
 use crate::guardrails::enforcement::freeze_of_launches;
 use crate::unavailable_offerings::Probing;

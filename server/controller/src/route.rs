@@ -3,13 +3,15 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::cluster_controller::{ClusterController, Context};
+use super::cluster_controller::ClusterController;
+use super::context::Context;
 use super::guardrails::quarantine::CONFIRMATION_TTL;
 use super::guardrails::{Guard, is_allowed_by_mode};
 use super::provisioning::{PlanAnswer, Planned};
 use super::{Effect, Event, Finding};
-use crate::guardrails::enforcement::{count_discovered_launches, remaining};
+use crate::guardrails::enforcement::{count_discovered_launches, remaining, schedule_now};
 use crate::guardrails::restore::restore_launch_backoff;
+use crate::guardrails::snapshot_acceptance::{record_cloud_listing, release_quarantine};
 use crate::settings::ClassFacts;
 use cluster::{ComparisonRules, Object, Observation};
 use model::Timestamp;
@@ -24,9 +26,9 @@ impl ClusterController {
         let before = self.view_fingerprint();
         region.offerings().expire(now);
         let limits_version = region.limits_version();
-        let limits_changed = std::mem::replace(&mut self.limits_version, limits_version) != limits_version;
+        let limits_changed = std::mem::replace(&mut self.published.limits_version, limits_version) != limits_version;
         if limits_changed {
-            self.schedule_now(now);
+            schedule_now(now, &mut self.disruption, &mut self.provisioner);
         }
         self.handle_event(event, &mut ctx);
         let is_synced = self.connected && self.state.is_synced();
@@ -35,8 +37,8 @@ impl ClusterController {
         ctx.release_guardrails();
         self.advance(&mut ctx);
         let remaining = remaining(&self.claims, &self.decisions);
-        if self.counted_machines != Some(remaining) {
-            self.counted_machines = Some(remaining);
+        if self.published.machines != Some(remaining) {
+            self.published.machines = Some(remaining);
             ctx.guardrails.record_machines(&self.cluster, remaining);
         }
         self.publish_instances();
@@ -73,7 +75,7 @@ impl ClusterController {
     /// Publishes the instances of this cluster when they have changed, for notices that name an instance alone.
     fn publish_instances(&mut self) {
         let fingerprint = self.claims.instances_fingerprint();
-        if self.published_instances.replace(fingerprint) != Some(fingerprint) {
+        if self.published.instances.replace(fingerprint) != Some(fingerprint) {
             self.region.replace_instances(&self.cluster, self.claims.provider_ids().cloned().collect());
         }
     }
@@ -85,7 +87,7 @@ impl ClusterController {
             Event::Observed { observation, .. } => self.handle_observation(observation, ctx),
             Event::QuarantineReleased { .. } => {
                 self.guardrails.confirm_snapshot(ctx.now + CONFIRMATION_TTL);
-                if let Some(observation) = self.release_quarantine() {
+                if let Some(observation) = release_quarantine(&mut self.guardrails) {
                     self.apply_accepted(observation, ctx);
                 } else if self.state.is_synced() {
                     self.resume_unfinished(ctx);
@@ -127,12 +129,12 @@ impl ClusterController {
             Event::MovesLoaded { moves, .. } => self.restore_moves(moves),
             Event::CountsLoaded { counts, .. } => self.guardrails.restore_counts(counts, ctx.now),
             Event::ReplacementsLoaded { read, .. } => self.load_replacements(*read),
-            Event::CostsLoaded { last, .. } => return self.cost_records.restore(last),
-            Event::CostsRecorded { .. } => return self.cost_records.confirm(),
+            Event::CostsLoaded { last, .. } => return self.history.costs.restore(last),
+            Event::CostsRecorded { .. } => return self.history.costs.confirm(),
             Event::HoldsChanged { read, holds, .. } => self.load_holds(read, holds, ctx.now),
             Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches),
             Event::Listed { listing, .. } => {
-                self.record_cloud_listing(&listing);
+                record_cloud_listing(&listing, &mut self.guardrails, &self.uid);
                 self.record_listed_instances(&listing, ctx.now);
                 self.collect_garbage(&listing, ctx);
             }
@@ -174,14 +176,14 @@ impl ClusterController {
         if let Observation::Upsert(object) = &observation {
             self.nominator.observe_change(object, &self.state, now);
         }
-        self.pod_durations.observe(&observation, &self.state, now);
+        self.history.pod_durations.observe(&observation, &self.state, now);
         // The state is updated first: adoption, recovery and the batch window read it.
         self.apply_observation(observation, now);
         if !is_pod {
             self.adopt_claims(now);
             self.keep_claimed_machines(ctx);
         }
-        if whole || self.last_absence_finding.is_some() {
+        if whole || self.gc.last_absence_finding.is_some() {
             self.resume_unfinished(ctx);
         }
         match pod {
@@ -213,7 +215,7 @@ impl ClusterController {
             if self.is_ready() {
                 let (nominator, view) = self.nominator_and_view(ctx.now);
                 for nominations in nominator.retry_nominations(&view) {
-                    self.instruct(nominations, ctx);
+                    self.claims.instruct(nominations, ctx);
                 }
             }
         }
@@ -230,8 +232,8 @@ impl ClusterController {
         self.end_recorded_replacements(ctx);
         self.persist_counts(ctx);
         self.record_costs(ctx);
-        self.lifecycle_counter.count_decisions(self.decisions.recent().map(AsRef::as_ref));
-        self.lifecycle_counter.count(&mut self.claims, ctx.now);
+        self.history.lifecycle.count_decisions(self.decisions.recent().map(AsRef::as_ref));
+        self.history.lifecycle.count(&mut self.claims, ctx.now);
         self.request_node_classes(ctx);
         self.reconcile_status(ctx);
         self.next_wakeup = self.next_wakeup_at(ctx);
@@ -270,7 +272,7 @@ impl ClusterController {
             self.state.assignments().next_expiry(),
             self.provisioner.next_wakeup(self.is_ready() && !self.holds.is_planning(), settings, ctx.now),
             ctx.offerings.next_renewal(&self.cluster),
-            self.notices.next_wakeup(),
+            self.disruption.notices.next_wakeup(),
         ]
         .into_iter()
         .flatten();

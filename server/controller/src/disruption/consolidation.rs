@@ -19,7 +19,8 @@ use super::consolidation_schedule::PendingConsolidation;
 use super::method::DisruptionView;
 use super::methods::consolidation::{CONSOLIDATION, ConsolidatableNodes, consolidatable};
 use super::plan_input::{build, candidates};
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::disruption::taken_room::{consolidations, still_saves};
 use crate::disruption_allowance::DisruptionDemand;
 use crate::guardrails::enforcement::{freeze_of_launches, replacement_room};
@@ -29,7 +30,7 @@ use crate::guardrails::{Guard, ReplacementRoom};
 use crate::node_report::planned_blocks::PlannedBlocks;
 use crate::order::charged_cost;
 use crate::provisioning::pending_plan::have_limits_room;
-use crate::provisioning::plan_assignment::price_date;
+use crate::provisioning::plan_assignment::{may_launch, price_date};
 use crate::provisioning::{
     DisruptionFacts, DisruptionJob, DisruptionOutcome, PlanJob, PlanNumber, PlanRequest, PlannedPool,
 };
@@ -261,7 +262,10 @@ impl ClusterController {
         };
         let may_launch = planned.plan.nodes.iter().all(|node| {
             let pool = &planned.input.pools[node.pool as usize];
-            pending.revisions.get(&pool.name).is_some_and(|revision| self.may_launch(pool, node, revision, ctx))
+            pending
+                .revisions
+                .get(&pool.name)
+                .is_some_and(|revision| may_launch(pool, node, revision, ctx, &self.guardrails, &self.state))
         });
         if !may_launch {
             return Err((Rejection::Scheduling, "a new machine of the plan cannot be launched any more"));
@@ -326,7 +330,7 @@ impl ClusterController {
 
     /// Notes and counts that a plan which removes these machines is not carried out.
     fn note_rejected_plan(&mut self, removals: &[Removal], rejection: Rejection, why: &str, now: Timestamp) {
-        self.lifecycle_counter.count_failed_validation(removals.len());
+        self.history.lifecycle.count_failed_validation(removals.len());
         self.with_status_reporter(now, |reporter, view| reporter.note_rejected_plan(removals, rejection, why, view));
     }
 

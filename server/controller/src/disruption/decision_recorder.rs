@@ -1,6 +1,7 @@
 //! Has decisions recorded, which are carried out once they are durable.
 
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::disruption::Disruption;
 use crate::disruption::replacement_recovery::replacements_to_record;
 use crate::nodeclaim::NodeClaims;
@@ -9,16 +10,11 @@ use cluster::ClusterState;
 use model::ClaimName;
 
 impl ClusterController {
-    /// A decision of now that changes nothing.
-    pub(crate) fn new_decision(&self, reason: DecisionReason, ctx: &mut Context<'_>) -> Decision {
-        let id = DecisionId(ctx.next_id());
-        Decision::new(id, self.cluster.clone(), reason, self.state.version(), ctx.now)
-    }
-
     /// Emits a decision to be made durable; it is executed afterwards. What it was made from is
     /// moved out and not kept: the input of a plan is as large as the cluster.
     pub(crate) fn record_decision(&mut self, mut decision: Decision, ctx: &mut Context<'_>) {
-        decision.replacements = replacements_to_record(&decision, &mut self.replacement_records, &self.state);
+        decision.replacements =
+            replacements_to_record(&decision, &mut self.disruption.replacement_records, &self.state);
         decision.removed = decision
             .removals
             .iter()
@@ -31,6 +27,12 @@ impl ClusterController {
         self.status_reporter.mark_dirty();
         ctx.effects.push(Effect::RecordDecision(Box::new(decision)));
     }
+}
+
+/// A decision of now that changes nothing.
+pub(crate) fn new_decision(reason: DecisionReason, ctx: &mut Context<'_>, state: &ClusterState) -> Decision {
+    let id = DecisionId(ctx.next_id());
+    Decision::new(id, ctx.cluster.clone(), reason, state.version(), ctx.now)
 }
 
 /// The nodes whose replacement the decision records first; from now on they are planned by it.

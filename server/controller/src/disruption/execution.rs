@@ -10,10 +10,13 @@ use std::sync::Arc;
 use super::method::{DisruptionView, Method};
 use super::selection::{RemovalAnswer, RemovalRecord};
 use super::{CONSOLIDATION, DecisionQueue, Disruption, Pass, Proposal, Selected, methods};
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
+use crate::disruption::decision_recorder::new_decision;
 use crate::disruption::opt_in::keep_annotations;
 use crate::disruption::replacements::record_replaced;
 use crate::guardrails::Guard;
+use crate::guardrails::enforcement::{cancel_removal, count_removals};
 use crate::guardrails::replacement::{await_replacement, await_replacement_of_expired};
 use crate::guardrails::shadow::ShadowInput;
 use crate::moved_shares::moves_of_removal;
@@ -66,14 +69,15 @@ impl ClusterController {
             return;
         }
         if !reason.is_urgent() {
-            self.count_removals(&removals, ctx);
+            count_removals(&removals, ctx, &self.claims);
         }
         let removed_cost = MicroUsd(removals.iter().map(|removal| self.claims.price_of(&removal.claim).0).sum());
-        let mut decision = Decision { removals, removed_cost, removal_record: basis, ..self.new_decision(reason, ctx) };
+        let mut decision =
+            Decision { removals, removed_cost, removal_record: basis, ..new_decision(reason, ctx, &self.state) };
         let moved_by = (method.reason(), SavingDecision { number: decision.id.0, at: decision.at });
         let moving = decision.removals.iter();
         decision.moves = moving
-            .filter_map(|removal| moves_of_removal(&removal.claim, moved_by, ctx.now, &self.cost_records, &self.state))
+            .filter_map(|removal| moves_of_removal(&removal.claim, moved_by, ctx.now, &self.history.costs, &self.state))
             .collect();
         let begun = if reason.is_urgent() { decision.removals.clone() } else { Vec::new() };
         let id = decision.id;
@@ -114,26 +118,19 @@ impl ClusterController {
         // A plan in progress may assign pods to these nodes; graceful removals are decided again after it.
         let planning =
             !method.reason().is_forceful() && self.provisioner.is_planning() && self.pending_plan_due(ctx).is_some();
-        let valid = if planning { BTreeSet::new() } else { self.selected_again(method, ctx) };
+        let valid = if planning {
+            BTreeSet::new()
+        } else {
+            selected_again(method, ctx, &self.decisions, &self.disruption, &self.state)
+        };
         let terms = method.drain_terms(&view_of(&self.state, &self.decisions, &self.disruption, ctx));
         for removal in &decision.removals {
             if valid.contains(&removal.claim) && self.may_remove(&removal.claim, method.reason().removal, ctx) {
                 self.begin_removal(method, decision.id, removal, terms, ctx);
             } else {
-                self.cancel_removal(&removal.claim, ctx);
+                cancel_removal(&removal.claim, ctx, &self.claims, &self.state);
             }
         }
-    }
-
-    /// NodeClaims that the method selects now, besides the removals of decisions that are not
-    /// durable.
-    fn selected_again(&self, method: &dyn Method, ctx: &Context<'_>) -> BTreeSet<ClaimName> {
-        method
-            .select(&view_of(&self.state, &self.decisions, &self.disruption, ctx))
-            .removals
-            .into_iter()
-            .map(|removal| removal.claim)
-            .collect()
     }
 
     /// Begins the drain of a machine that a method removes by `decision`.
@@ -150,7 +147,7 @@ impl ClusterController {
         }
         record_replaced(&removal.claim, &mut self.disruption, &self.claims, &self.state);
         if method.reason() == CONSOLIDATION {
-            let moves = self.state.moves_of(&removal.claim, self.cost_records.removed_by(&removal.claim), ctx.now);
+            let moves = self.state.moves_of(&removal.claim, self.history.costs.removed_by(&removal.claim), ctx.now);
             self.state.record_moves(moves, ctx.settings.consolidation.move_interval, ctx.now);
         }
         match method.reason().removal {
@@ -165,6 +162,23 @@ impl ClusterController {
         let reason = TerminationReason::Decided { why: removal.reason.clone(), decision };
         self.begin_termination(&removal.claim, reason, terms, ctx);
     }
+}
+
+/// NodeClaims that the method selects now, besides the removals of decisions that are not
+/// durable.
+fn selected_again(
+    method: &dyn Method,
+    ctx: &Context<'_>,
+    decisions: &DecisionQueue,
+    disruption: &Disruption,
+    state: &ClusterState,
+) -> BTreeSet<ClaimName> {
+    method
+        .select(&view_of(state, decisions, disruption, ctx))
+        .removals
+        .into_iter()
+        .map(|removal| removal.claim)
+        .collect()
 }
 
 fn view_of<'v>(

@@ -12,10 +12,13 @@ use super::method::{DisruptionView, InterruptionNotice};
 use super::settings::RebalanceRecommendations;
 use super::{Disruption, Proposal};
 use crate::Finding;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::Guard;
+use crate::nodeclaim::NodeClaims;
 use crate::provisioning::probing::offering;
 use crate::unavailable_offerings::OfferingOutcome;
+use cluster::ClusterState;
 use model::interruption::InterruptionKind;
 use model::{CapacityType, ClaimName, Millis, ProviderId, RefusalCause, Text, Timestamp};
 
@@ -37,17 +40,11 @@ impl ClusterController {
         if paid.is_some_and(|paid| !concerns(kind, paid)) {
             return ctx.report_finding(Finding::ImpossibleNotice { claim, kind });
         }
-        if self.notices.is_believed(&claim, kind, self.most_notices(ctx), ctx.now) {
+        if self.disruption.notices.is_believed(&claim, kind, most_notices(ctx, &self.claims), ctx.now) {
             self.follow_notice(&claim, kind, ends, ctx);
         } else {
-            self.notices.await_answer(claim, kind, ends, ctx.now);
+            self.disruption.notices.await_answer(claim, kind, ends, ctx.now);
         }
-    }
-
-    /// How many machines may be named by notices in a minute that are followed without a question: as many as may be
-    /// deleted by hand at once.
-    fn most_notices(&self, ctx: &Context<'_>) -> usize {
-        ctx.settings.guardrails.removal.by_hand(self.claims.len())
     }
 
     /// Does what follows from a notice that is believed.
@@ -65,14 +62,14 @@ impl ClusterController {
             return;
         }
         if kind.takes_capacity_back() && ctx.disabled_guards.is_enabled(Guard::WarnedOffering) {
-            self.exclude_offering_of(claim, ctx);
+            exclude_offering_of(claim, ctx, &self.claims, &self.state);
         }
         match kind {
             InterruptionKind::RebalanceRecommendation => return self.disruption.recommend_removal(claim.clone()),
             InterruptionKind::ScheduledChange => return self.disruption.announce_maintenance(claim.clone(), ctx.now),
             _ => {}
         }
-        self.interrupted_owners.record(self.state.moves_of(claim, None, ctx.now).owners, ctx.now);
+        self.provisioner.interrupted_owners.record(self.state.moves_of(claim, None, ctx.now).owners, ctx.now);
         self.remove_interrupted(claim, kind, deadline_of(kind, ends, ctx.now), ctx);
         self.with_status_reporter(ctx.now, |reporter, view| reporter.note_interrupted_removal(claim, kind, view));
     }
@@ -108,18 +105,23 @@ impl ClusterController {
         }
         self.stop_awaiting_replacement(claim, ctx);
     }
+}
 
-    /// Excludes the offering of a machine whose capacity is taken back, for as long as one without capacity.
-    fn exclude_offering_of(&self, claim: &ClaimName, ctx: &Context<'_>) {
-        let instance = self.claims.get(claim).and_then(|machine| machine.instance());
-        let Some(instance) = instance.filter(|instance| instance.capacity_type != CapacityType::OnDemand) else {
-            return;
-        };
-        let refusal = Some((RefusalCause::Capacity, Text::from("Interrupted")));
-        let offering =
-            offering(claim, &instance.instance_type, &instance.zone, instance.capacity_type, &self.claims, &self.state);
-        ctx.offerings.record_outcome(&OfferingOutcome { offering, asked: 1, launched: 0, refusal }, ctx.now);
-    }
+/// Excludes the offering of a machine whose capacity is taken back, for as long as one without capacity.
+fn exclude_offering_of(claim: &ClaimName, ctx: &Context<'_>, claims: &NodeClaims, state: &ClusterState) {
+    let instance = claims.get(claim).and_then(|machine| machine.instance());
+    let Some(instance) = instance.filter(|instance| instance.capacity_type != CapacityType::OnDemand) else {
+        return;
+    };
+    let refusal = Some((RefusalCause::Capacity, Text::from("Interrupted")));
+    let offering = offering(claim, &instance.instance_type, &instance.zone, instance.capacity_type, claims, state);
+    ctx.offerings.record_outcome(&OfferingOutcome { offering, asked: 1, launched: 0, refusal }, ctx.now);
+}
+
+/// How many machines may be named by notices in a minute that are followed without a question: as many as may be
+/// deleted by hand at once.
+fn most_notices(ctx: &Context<'_>, claims: &NodeClaims) -> usize {
+    ctx.settings.guardrails.removal.by_hand(claims.len())
 }
 
 /// When pods are deleted regardless of PodDisruptionBudgets. An instance that stops now, or fails its status

@@ -1,6 +1,7 @@
 //! What follows from the cloud's answers about notices that were not believed.
 
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::removal::{BlockCause, RemovalRefusal};
 use crate::{Effect, Finding, NoticeAnswer};
 use model::interruption::InterruptionKind;
@@ -18,24 +19,26 @@ const MOST_AT_ONCE: usize = 200;
 impl ClusterController {
     /// Follows notices that an operator has confirmed, and asks the cloud about those that are due.
     pub(crate) fn ask_about_notices(&mut self, ctx: &mut Context<'_>) {
-        if self.notices.awaited.is_empty() {
+        if self.disruption.notices.awaited.is_empty() {
             return;
         }
         let claims = &self.claims;
-        self.notices.awaited.retain(|(claim, _), _| claims.contains(claim));
+        self.disruption.notices.awaited.retain(|(claim, _), _| claims.contains(claim));
         self.guardrails.retain_waiting_removals(BlockCause::Unconfirmed, |claim| claims.contains(claim));
         let is_confirmed = |claim: &ClaimName| claims.get(claim).is_some_and(|machine| machine.is_removal_confirmed());
-        let confirmed: Vec<_> = self.notices.awaited.keys().filter(|(claim, _)| is_confirmed(claim)).cloned().collect();
+        let confirmed: Vec<_> =
+            self.disruption.notices.awaited.keys().filter(|(claim, _)| is_confirmed(claim)).cloned().collect();
         for (claim, kind) in confirmed {
             self.end_wait(&claim, kind, true, ctx);
         }
-        if self.notices.asked_until.is_some_and(|until| ctx.now < until) {
+        if self.disruption.notices.asked_until.is_some_and(|until| ctx.now < until) {
             return;
         }
-        let due = self.notices.awaited.iter().filter(|(_, notice)| notice.ask_at <= ctx.now).take(MOST_AT_ONCE);
+        let due =
+            self.disruption.notices.awaited.iter().filter(|(_, notice)| notice.ask_at <= ctx.now).take(MOST_AT_ONCE);
         let asked = due.filter_map(|((claim, kind), _)| Some((self.claims.get(claim)?.provider_id().clone(), *kind)));
         let notices: Vec<(ProviderId, InterruptionKind)> = asked.collect();
-        self.notices.asked_until = (!notices.is_empty()).then_some(ctx.now + ANSWER_TIMEOUT);
+        self.disruption.notices.asked_until = (!notices.is_empty()).then_some(ctx.now + ANSWER_TIMEOUT);
         if !notices.is_empty() {
             ctx.effects.push(Effect::ConfirmNotices { cluster: self.cluster.clone(), notices });
         }
@@ -48,7 +51,7 @@ impl ClusterController {
         answer: &NoticeAnswer,
         ctx: &mut Context<'_>,
     ) {
-        self.notices.asked_until = None;
+        self.disruption.notices.asked_until = None;
         for (provider_id, kind) in asked {
             let Some(claim) = self.claims.name_of_instance(provider_id) else { continue };
             if answer.confirms(provider_id, *kind) {
@@ -60,7 +63,7 @@ impl ClusterController {
     }
 
     fn keep_waiting(&mut self, claim: &ClaimName, kind: InterruptionKind, ctx: &mut Context<'_>) {
-        let Some(notice) = self.notices.awaited.get_mut(&(claim.clone(), kind)) else { return };
+        let Some(notice) = self.disruption.notices.awaited.get_mut(&(claim.clone(), kind)) else { return };
         if ctx.now.duration_since(notice.since) >= DROPPED_AFTER {
             ctx.report_finding(Finding::NoticeDropped { claim: claim.clone(), kind });
             return self.end_wait(claim, kind, false, ctx);
@@ -71,7 +74,7 @@ impl ClusterController {
     }
 
     fn end_wait(&mut self, claim: &ClaimName, kind: InterruptionKind, is_followed: bool, ctx: &mut Context<'_>) {
-        let Some(notice) = self.notices.awaited.remove(&(claim.clone(), kind)) else { return };
+        let Some(notice) = self.disruption.notices.awaited.remove(&(claim.clone(), kind)) else { return };
         self.guardrails.release_removal(BlockCause::Unconfirmed, claim);
         if is_followed {
             self.follow_notice(claim, kind, notice.ends, ctx);

@@ -11,8 +11,10 @@
 use std::collections::BTreeSet;
 
 use super::replacement_records::EndedRecords;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::disruption::ReplacementRecords;
+use crate::guardrails::enforcement::reserve_removal;
 use crate::{Decision, Effect};
 use cluster::replacement::{RecordedReplacement, ReplacementsRead};
 use cluster::{ClusterState, NOMINATION_WINDOW, Target};
@@ -21,7 +23,7 @@ use model::{ClaimName, PodKey};
 impl ClusterController {
     /// Keeps what the previous owner recorded until the first snapshot is accepted.
     pub(crate) fn load_replacements(&mut self, read: ReplacementsRead) {
-        for (pool, wait) in self.replacement_records.load(read) {
+        for (pool, wait) in self.disruption.replacement_records.load(read) {
             self.disruption.backoff.restore(pool, wait);
         }
     }
@@ -30,11 +32,11 @@ impl ClusterController {
     /// pods.
     pub(crate) fn resume_replacements(&mut self, ctx: &mut Context<'_>) -> Vec<(PodKey, Target)> {
         // The records of the others are deleted at the end of this step.
-        let mut loaded = self.replacement_records.take_loaded();
+        let mut loaded = self.disruption.replacement_records.take_loaded();
         loaded.retain(|one| self.state.is_claim_observed(&one.claim));
         for one in &loaded {
             self.state.resume_replacement(&one.claim, one.begun);
-            self.reserve_removal(&one.claim, ctx);
+            reserve_removal(&one.claim, ctx, &self.claims);
         }
         loaded.into_iter().flat_map(|one| one.places).collect()
     }
@@ -69,7 +71,8 @@ impl ClusterController {
             let is_removed = state.is_marked_for_deletion(claim) && state.claim(claim).is_some();
             state.replacement_of(claim).is_none() && !is_removed && !in_writing.contains(claim)
         };
-        let EndedRecords { claims, waits } = self.replacement_records.end(has_ended, self.disruption.backoff.waits());
+        let EndedRecords { claims, waits } =
+            self.disruption.replacement_records.end(has_ended, self.disruption.backoff.waits());
         if !claims.is_empty() || !waits.is_empty() {
             let cluster = self.cluster.clone();
             ctx.effects.push(Effect::EndReplacements { cluster, claims, waits, at: ctx.now });

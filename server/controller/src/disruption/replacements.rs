@@ -18,9 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Proposal;
 use super::method::PlannedReplacement;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::disruption::Disruption;
 use crate::guardrails::Guard;
+use crate::guardrails::enforcement::reserve_removal;
 use crate::nodeclaim::NodeClaims;
 use crate::status_reporter::Rejection;
 use crate::{Finding, Removal, UnplacedPod};
@@ -75,7 +77,8 @@ impl ClusterController {
         let Some(voluntary) = reason.disruption_reason().filter(|_| !self.guardrails.is_quarantined()) else { return };
         // One that failed just now is not begun again.
         let is_new = |removal: &&Removal| {
-            self.state.replacement_of(&removal.claim).is_none() && !self.is_backing_off(&removal.claim, ctx.now)
+            self.state.replacement_of(&removal.claim).is_none()
+                && !is_backing_off(&removal.claim, ctx.now, &self.disruption, &self.claims, &self.state)
         };
         let new: Vec<Removal> = planned.iter().map(|one| &one.removal).filter(is_new).cloned().collect();
         let admitted = self.limit_removals(new, reason, ctx);
@@ -85,7 +88,7 @@ impl ClusterController {
             let begun = self.state.replacement_of(&removal.claim);
             if begun.map_or_else(|| admitted.contains(&removal.claim), |begun| *moves_pods && !begun.moves_pods) {
                 if begun.is_none() {
-                    self.reserve_removal(&removal.claim, ctx);
+                    reserve_removal(&removal.claim, ctx, &self.claims);
                 }
                 self.state.begin_replacement(&removal.claim, voluntary, *moves_pods, ctx.now);
                 self.provisioner.replan_displaced_pods(ctx.now);
@@ -153,7 +156,7 @@ impl ClusterController {
         now: Timestamp,
     ) {
         if let Some(begun) = self.state.replacement_of(claim).filter(|_| rejection == Rejection::Scheduling) {
-            self.lifecycle_counter.count_failed_replacement(begun.reason);
+            self.history.lifecycle.count_failed_replacement(begun.reason);
         }
         self.with_status_reporter(now, |reporter, view| reporter.note_ended_replacement(claim, rejection, why, view));
     }
@@ -164,10 +167,16 @@ impl ClusterController {
         self.provisioner.plan_with_kept_node(ctx.now);
         self.disruption.mark_changed();
     }
+}
 
-    fn is_backing_off(&self, claim: &ClaimName, now: Timestamp) -> bool {
-        self.claims.pool_of(claim, &self.state).is_some_and(|pool| self.disruption.backoff.until(pool, now).is_some())
-    }
+fn is_backing_off(
+    claim: &ClaimName,
+    now: Timestamp,
+    disruption: &Disruption,
+    claims: &NodeClaims,
+    state: &ClusterState,
+) -> bool {
+    claims.pool_of(claim, state).is_some_and(|pool| disruption.backoff.until(pool, now).is_some())
 }
 
 /// Records that the removal of a machine begins, which may have been replaced.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::launch_backoff::{BackedOffPods, UnboundLaunch};
 use super::rate_limits::{LimitBlock, Population};
 use super::{Block, BlockReason, Guard, ReplacementRoom};
-use crate::cluster_controller::{ClusterController, Context};
-use crate::disruption::DecisionQueue;
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
+use crate::disruption::{DecisionQueue, Disruption};
 use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::NodeClaims;
 use crate::provisioning::Provisioner;
@@ -113,7 +114,7 @@ impl ClusterController {
             return false;
         }
         for removal in removals {
-            self.reserve_removal(&removal.claim, ctx);
+            reserve_removal(&removal.claim, ctx, &self.claims);
         }
         true
     }
@@ -135,34 +136,34 @@ impl ClusterController {
         }
         removals
     }
+}
 
-    /// Reserves the removal of a machine whose replacement goes on.
-    pub(crate) fn reserve_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        if ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
-            ctx.guardrails.reserve_removal(&self.cluster, claim, self.claims.price_of(claim), ctx.now);
-        }
+pub(crate) fn count_removals(removals: &[Removal], ctx: &mut Context<'_>, claims: &NodeClaims) {
+    for removal in removals {
+        let price = claims.price_of(&removal.claim);
+        ctx.guardrails.record_removal(&ctx.cluster, &removal.claim, price, ctx.now);
     }
+}
 
-    /// A decided removal is not carried out. While the machine is replaced, it is decided again.
-    pub(crate) fn cancel_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        ctx.guardrails.cancel_removal(&self.cluster, claim);
-        if self.state.replacement_of(claim).is_some() {
-            self.reserve_removal(claim, ctx);
-        }
+/// A decided removal is not carried out. While the machine is replaced, it is decided again.
+pub(crate) fn cancel_removal(claim: &ClaimName, ctx: &mut Context<'_>, claims: &NodeClaims, state: &ClusterState) {
+    ctx.guardrails.cancel_removal(&ctx.cluster, claim);
+    if state.replacement_of(claim).is_some() {
+        reserve_removal(claim, ctx, claims);
     }
+}
 
-    pub(crate) fn count_removals(&self, removals: &[Removal], ctx: &mut Context<'_>) {
-        for removal in removals {
-            let price = self.claims.price_of(&removal.claim);
-            ctx.guardrails.record_removal(&self.cluster, &removal.claim, price, ctx.now);
-        }
+/// Reserves the removal of a machine whose replacement goes on.
+pub(crate) fn reserve_removal(claim: &ClaimName, ctx: &mut Context<'_>, claims: &NodeClaims) {
+    if ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
+        ctx.guardrails.reserve_removal(&ctx.cluster, claim, claims.price_of(claim), ctx.now);
     }
+}
 
-    /// Schedules planning and a removal pass at once: the limits of the fleet have changed.
-    pub(crate) fn schedule_now(&mut self, now: Timestamp) {
-        self.disruption.schedule_now();
-        self.provisioner.replan_for_changed_limits(now);
-    }
+/// Schedules planning and a removal pass at once: the limits of the fleet have changed.
+pub(crate) fn schedule_now(now: Timestamp, disruption: &mut Disruption, provisioner: &mut Provisioner) {
+    disruption.schedule_now();
+    provisioner.replan_for_changed_limits(now);
 }
 
 pub(crate) fn population<'c>(ctx: &'c Context<'_>, claims: &NodeClaims, decisions: &DecisionQueue) -> Population<'c> {

@@ -7,7 +7,8 @@ use super::rate_limits::LimitBlock;
 use super::removal::{
     BlockCause, Distrust, Evidence, GateDecision, MachineFacts, NodeState, RemovalConstraints, evaluate_removal,
 };
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::disruption::DecisionQueue;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::population;
@@ -40,22 +41,27 @@ impl ClusterController {
         self.gc.confirm_missing();
         self.disruption.mark_changed();
     }
+}
 
-    /// Counts the removal of an orphaned machine if the rate limit admits it; returns whether it
-    /// does.
-    pub(crate) fn admit_orphan_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) -> bool {
-        let (headroom, _) = removal_headroom(vec![self.claims.price_of(claim)], ctx, &self.claims, &self.decisions);
-        if headroom > 0 {
-            self.count_removal(claim, ctx);
-        }
-        headroom > 0
-    }
+/// Counts a removal on missing evidence against the rate limit.
+pub(crate) fn count_removal(claim: &ClaimName, ctx: &mut Context<'_>, claims: &NodeClaims) {
+    let price: MicroUsd = claims.price_of(claim);
+    ctx.guardrails.record_removal(&ctx.cluster, claim, price, ctx.now);
+}
 
-    /// Counts a removal on missing evidence against the rate limit.
-    pub(crate) fn count_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        let price: MicroUsd = self.claims.price_of(claim);
-        ctx.guardrails.record_removal(&self.cluster, claim, price, ctx.now);
+/// Counts the removal of an orphaned machine if the rate limit admits it; returns whether it
+/// does.
+pub(crate) fn admit_orphan_removal(
+    claim: &ClaimName,
+    ctx: &mut Context<'_>,
+    claims: &NodeClaims,
+    decisions: &DecisionQueue,
+) -> bool {
+    let (headroom, _) = removal_headroom(vec![claims.price_of(claim)], ctx, claims, decisions);
+    if headroom > 0 {
+        count_removal(claim, ctx, claims);
     }
+    headroom > 0
 }
 
 /// Limits that apply to removing the machine of `claim` on missing evidence.

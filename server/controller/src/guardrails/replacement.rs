@@ -14,7 +14,8 @@
 //! again.
 
 use super::disabled_guards::Guard;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::{ManagedClaim, NodeClaims, StageKind};
 use cluster::{ClusterState, NodeRecord, PodRecord, Target};

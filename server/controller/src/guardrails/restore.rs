@@ -11,7 +11,8 @@
 //! ([`fleet_counters`](super::fleet_counters)).
 
 use super::RecentLaunch;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::count_unbound_launch;
 use cluster::ClusterState;

@@ -7,11 +7,15 @@
 use std::sync::Arc;
 
 use super::shadow_content::ShadowContent;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
+use crate::disruption::decision_recorder::new_decision;
 use crate::disruption::selection::RemovalRecord;
+use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::NodeClaims;
 use crate::order::charged_cost;
 use crate::{Decision, DecisionInput, DecisionReason, Removal, UnplacedPod};
+use cluster::ClusterState;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::removal::RemovalReason;
@@ -30,11 +34,6 @@ pub(crate) enum ShadowInput {
 }
 
 impl ClusterController {
-    /// Forgets the last shadow plan, so that the next one is recorded whatever it contains.
-    pub(crate) fn clear_shadow_plan(&mut self) {
-        self.guardrails.forget_shadow_plan();
-    }
-
     /// Records what the plan would have launched.
     pub(crate) fn record_shadow_plan(
         &mut self,
@@ -52,7 +51,7 @@ impl ClusterController {
             .map(|(pod, node)| (input.pods[*pod as usize].key(), input.nodes[*node as usize].name.clone()))
             .collect();
         let cost = charged_cost(input, plan);
-        let decision = self.shadow_decision(DecisionReason::Provision, ctx);
+        let decision = shadow_decision(DecisionReason::Provision, ctx, &self.state);
         let decision = Decision { assignments, unplaced, new_cost: cost, would, notes, ..decision };
         let basis = Some(Arc::new(basis));
         self.record_if_changed(Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
@@ -74,7 +73,7 @@ impl ClusterController {
             ShadowInput::Plan(basis) => (basis, None),
             ShadowInput::Removal(basis) => (None, basis),
         };
-        let decision = Decision { would, notes, basis, removal_record, ..self.shadow_decision(reason, ctx) };
+        let decision = Decision { would, notes, basis, removal_record, ..shadow_decision(reason, ctx, &self.state) };
         self.record_if_changed(decision, ctx);
     }
 
@@ -83,10 +82,15 @@ impl ClusterController {
             self.record_decision(decision, ctx);
         }
     }
+}
 
-    fn shadow_decision(&self, reason: DecisionReason, ctx: &mut Context<'_>) -> Decision {
-        Decision { shadow: true, ..self.new_decision(reason, ctx) }
-    }
+fn shadow_decision(reason: DecisionReason, ctx: &mut Context<'_>, state: &ClusterState) -> Decision {
+    Decision { shadow: true, ..new_decision(reason, ctx, state) }
+}
+
+/// Forgets the last shadow plan, so that the next one is recorded whatever it contains.
+pub(crate) fn clear_shadow_plan(guardrails: &mut ClusterGuardrails) {
+    guardrails.forget_shadow_plan();
 }
 
 /// What the machines of voluntary `removals` cost; empty ones need no other machine, so that it

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use super::quarantine::{LossEvidence, Quarantine, SuspectedLoss, detect_loss, detect_missing_pods};
 use super::{ObjectCounts, unannounced_deletions};
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
+use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::NodeClaims;
 use crate::step_view::StepView;
 use crate::{Effect, LaunchState, Listing, Removal};
@@ -169,20 +171,6 @@ impl ClusterController {
         known.chain(self.recovered_running().map(|(claim, id)| (id.clone(), joined(claim)))).collect()
     }
 
-    /// Passes a complete cloud listing to the quarantine as its second source.
-    pub(crate) fn record_cloud_listing(&mut self, listing: &Listing) {
-        let Some(quarantine) = self.guardrails.quarantine_mut().filter(|_| listing.complete) else { return };
-        let up = listing.instances.iter().filter(|instance| !instance.terminating && instance.cluster_uid == self.uid);
-        quarantine.record_listing(listing.requested_at, up.map(|instance| instance.provider_id.clone()).collect());
-    }
-
-    /// Releases the quarantine on an operator's command; returns the reported state as a snapshot.
-    pub(crate) fn release_quarantine(&mut self) -> Option<Observation> {
-        let quarantine = self.guardrails.end_quarantine()?;
-        self.guardrails.discard_restored_counts();
-        Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())))
-    }
-
     /// Requests a snapshot to compare with the rejected one, when it is due.
     pub(crate) fn request_resync(&mut self, ctx: &mut Context<'_>) {
         let connected = self.connected;
@@ -230,6 +218,20 @@ impl ClusterController {
             .counts_write_due(&ctx.settings.guardrails.quarantine, counts, ctx.now)
             .filter(|_| self.is_ready())
     }
+}
+
+/// Releases the quarantine on an operator's command; returns the reported state as a snapshot.
+pub(crate) fn release_quarantine(guardrails: &mut ClusterGuardrails) -> Option<Observation> {
+    let quarantine = guardrails.end_quarantine()?;
+    guardrails.discard_restored_counts();
+    Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())))
+}
+
+/// Passes a complete cloud listing to the quarantine as its second source.
+pub(crate) fn record_cloud_listing(listing: &Listing, guardrails: &mut ClusterGuardrails, uid: &Text) {
+    let Some(quarantine) = guardrails.quarantine_mut().filter(|_| listing.complete) else { return };
+    let up = listing.instances.iter().filter(|instance| !instance.terminating && instance.cluster_uid == *uid);
+    quarantine.record_listing(listing.requested_at, up.map(|instance| instance.provider_id.clone()).collect());
 }
 
 fn new_quarantine(

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::ledger::HoldPlan;
 use super::{CapacityHold, HOLD, HoldEnd, HoldId, HoldKind, HoldPlace};
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::enforcement::freeze_of_launches;
 use crate::order::charged_cost;
 use crate::provisioning::pending_plan::{have_limits_room, is_node_still_usable};
-use crate::provisioning::plan_assignment::{price_date, restrict_input};
+use crate::provisioning::plan_assignment::{may_launch, price_date, restrict_input};
 use crate::provisioning::{PlanAnswer, PlanJob, PlanRequest, Planned};
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, PlannedMachine};
 use cluster::{ClusterState, Target};
@@ -100,7 +101,10 @@ impl ClusterController {
         }
         let launchable = |node: &model::plan::PlannedNode| {
             let pool = &input.pools[node.pool as usize];
-            asked.revisions.get(&pool.name).is_some_and(|revision| self.may_launch(pool, node, revision, ctx))
+            asked
+                .revisions
+                .get(&pool.name)
+                .is_some_and(|revision| may_launch(pool, node, revision, ctx, &self.guardrails, &self.state))
         };
         let holds = plan.nodes.iter().all(launchable)
             && plan.placements.iter().all(|(_, node)| is_node_still_usable(&input, *node, &self.state))

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CapacityHold, HoldEnd, HoldId};
 use crate::Effect;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
+use crate::guardrails::ClusterGuardrails;
 use crate::holds::Holds;
 use cluster::{ClusterState, NodeRecord, Target};
 use model::{Text, Timestamp};
@@ -37,7 +39,7 @@ impl ClusterController {
     fn check_places(&mut self, ctx: &Context<'_>) {
         let (mut displaced, lost) = (self.state.displaced_bookings(), lost_targets(&self.holds, &self.state));
         let mut changed = fail_unreadable_holds(&mut self.holds);
-        let (state, held_back) = (&self.state, self.held_back_by(ctx));
+        let (state, held_back) = (&self.state, held_back_by(ctx, &self.guardrails));
         let is_ready = |target: &Target| {
             let node = match target {
                 Target::Claim(claim) => state.node_of_claim(claim),
@@ -57,14 +59,14 @@ impl ClusterController {
             self.publish_bookings(ctx.now);
         }
     }
+}
 
-    /// Why no hold of the cluster is given room now.
-    fn held_back_by(&self, ctx: &Context<'_>) -> Option<&'static str> {
-        if ctx.settings.is_shadow(&self.cluster) {
-            return Some("the cluster is in shadow mode");
-        }
-        self.guardrails.is_quarantined().then_some("the cluster is quarantined")
+/// Why no hold of the cluster is given room now.
+fn held_back_by(ctx: &Context<'_>, guardrails: &ClusterGuardrails) -> Option<&'static str> {
+    if ctx.settings.is_shadow(&ctx.cluster) {
+        return Some("the cluster is in shadow mode");
     }
+    guardrails.is_quarantined().then_some("the cluster is quarantined")
 }
 
 /// Ends holds whose pods are unreadable; returns whether there were any.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::settings::ClassFacts;
 use crate::{Effect, Finding};
 use cluster::{ClassRecord, ClusterState};

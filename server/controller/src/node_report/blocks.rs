@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster_controller::Context;
+use crate::context::Context;
 use crate::disruption::candidates::{Candidate, Candidates};
 use crate::disruption::method::DisruptionView;
 use crate::guardrails::BlockReason;

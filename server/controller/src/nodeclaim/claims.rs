@@ -6,7 +6,8 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::FxHasher;
 
 use super::ManagedClaim;
-use crate::InstructionId;
+use crate::context::Context;
+use crate::{Effect, Instruction, InstructionId};
 use cluster::ClusterState;
 use model::{ClaimName, MicroUsd, Millis, PoolName, ProviderId, Timestamp};
 
@@ -141,6 +142,17 @@ impl NodeClaims {
         let at = times.min();
         self.wakeup = Some(Wakeup { inputs, at });
         at
+    }
+
+    /// Sends an instruction to the agent; one for a NodeClaim blocks further instructions for it
+    /// until answered.
+    pub fn instruct(&mut self, instruction: Instruction, ctx: &mut Context<'_>) {
+        let id = InstructionId(ctx.next_id());
+        if let Some(claim) = instruction.claim() {
+            self.record_instruction(id, claim);
+        }
+        let cluster = ctx.cluster.clone();
+        ctx.effects.push(Effect::Instruct { cluster, id, instruction: Box::new(instruction) });
     }
 
     /// Price per hour of the machine of `name`; 0 while it is unknown.

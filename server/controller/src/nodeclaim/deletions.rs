@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::removal::{
     BlockCause, BulkDeletion, Evidence, GateDecision, NodeState, RemovalConstraints, evaluate_removal,
 };
-use crate::guardrails::removal_gate::{apply_gate_decision, machine_facts, removal_headroom};
+use crate::guardrails::removal_gate::{apply_gate_decision, count_removal, machine_facts, removal_headroom};
 use crate::nodeclaim::{DrainTerms, NodeClaims, TerminationReason};
 use cluster::ClusterState;
 use model::disruption_policy::DisruptionPolicy;
@@ -79,7 +80,7 @@ impl ClusterController {
                 if constraints.bulk.is_some() {
                     headroom = headroom.saturating_sub(1);
                     allowances.insert(pool, allowance.saturating_sub(1));
-                    self.count_removal(&claim, ctx);
+                    count_removal(&claim, ctx, &self.claims);
                 }
                 self.begin_termination(&claim, reason.clone(), DrainTerms::default(), ctx);
             }

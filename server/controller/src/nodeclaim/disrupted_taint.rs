@@ -5,7 +5,8 @@
 //! it is there, so the agent takes it off; it never leads to a removal.
 
 use crate::Instruction;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::step_view::StepView;
 use cluster::{ClaimRecord, NodeRecord};
 use model::{NodeName, Text, Timestamp};
@@ -33,7 +34,7 @@ impl ClusterController {
             })
             .collect();
         for instruction in instructions {
-            self.instruct(instruction, ctx);
+            self.claims.instruct(instruction, ctx);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Listing;
+use crate::Finding;
 use crate::guardrails::removal::ListingLoss;
 use model::{ClaimName, Millis, ProviderId, Timestamp};
 
@@ -16,6 +17,8 @@ pub(crate) struct ListingSuspicion {
 
 #[derive(Debug, Default)]
 pub(crate) struct GarbageCollector {
+    /// Last reported finding about missing NodeClaims.
+    pub(crate) last_absence_finding: Option<Finding>,
     /// Listings requested before this time predate the recovery and are ignored.
     since: Timestamp,
     /// Orphaned instances and since when, by provider id.

@@ -15,9 +15,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{LaunchState, ListedInstance, Listing, ManagedClaim, StageKind};
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::removal::BlockCause;
-use crate::guardrails::removal_gate::{may_have_hidden_node, most_nodes_vanished};
+use crate::guardrails::removal_gate::{admit_orphan_removal, may_have_hidden_node, most_nodes_vanished};
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::missing_claims::snapshot_suspicious;
 use crate::{Effect, Finding};
@@ -130,7 +131,9 @@ impl ClusterController {
 
     fn terminate_orphan(&mut self, instance: &ListedInstance, ctx: &mut Context<'_>) {
         let provider_id = instance.provider_id.clone();
-        if !self.gc.is_terminating(&provider_id) && self.admit_orphan_removal(&instance.claim, ctx) {
+        if !self.gc.is_terminating(&provider_id)
+            && admit_orphan_removal(&instance.claim, ctx, &self.claims, &self.decisions)
+        {
             self.gc.record_termination(provider_id.clone());
             let (cluster, cluster_uid, claim) = (self.cluster.clone(), self.uid.clone(), instance.claim.clone());
             ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim, provider_id });

@@ -2,10 +2,11 @@
 
 use super::StageKind;
 use crate::Inspection;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::removal::{BlockCause, Evidence, RemovalRefusal, evaluate_removal};
-use crate::guardrails::removal_gate::{apply_gate_decision, machine_facts, removal_constraints};
+use crate::guardrails::removal_gate::{apply_gate_decision, count_removal, machine_facts, removal_constraints};
 use crate::nodeclaim::NodeClaims;
 use model::{ClaimName, Millis, ProviderId, Text};
 
@@ -57,7 +58,7 @@ impl ClusterController {
         let verdict = evaluate_removal(evidence, facts, &circumstances);
         if apply_gate_decision(BlockCause::Missing, claim, verdict, ctx.now, &mut self.guardrails) {
             if evidence == Evidence::Unknown && !stage.is_terminating() {
-                self.count_removal(claim, ctx);
+                count_removal(claim, ctx, &self.claims);
             }
             self.delete_gone_machine(claim, ctx);
         } else if matches!(stage, StageKind::Launching | StageKind::Terminating) {
@@ -79,7 +80,7 @@ impl ClusterController {
         if let Some(machine) = self.claims.get_mut(&claim) {
             machine.record_termination_refusal();
             let zone = machine.instance().map(|instance| instance.zone.clone()).unwrap_or_default();
-            self.lifecycle_counter.count_termination_failure(zone);
+            self.history.lifecycle.count_termination_failure(zone);
         }
         hold_foreign(&claim, provider_id, ctx, &mut self.guardrails, &self.uid);
         schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx, &mut self.claims);

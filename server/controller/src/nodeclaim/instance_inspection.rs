@@ -9,10 +9,11 @@
 use std::collections::BTreeSet;
 
 use super::{LaunchState, Listing, ManagedClaim, StageKind};
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::removal::ListingLoss;
 use crate::{Effect, Finding};
-use model::{ClaimName, Millis, ProviderId, Timestamp};
+use model::{ClaimName, Millis, ProviderId, Text, Timestamp};
 
 /// Maximum inspections of one cluster per listing.
 const MAX_INSPECTIONS: usize = 10;
@@ -83,7 +84,7 @@ impl ClusterController {
         let most = if inconclusive { MAX_INSPECTIONS_IF_SUSPICIOUS } else { MAX_INSPECTIONS };
         for (claim, provider_id) in missing.into_iter().take(most) {
             self.gc.record_inspection(provider_id.clone(), INSPECTION_RETENTION, ctx.now);
-            self.request_inspection(claim, provider_id, ctx);
+            request_inspection(claim, provider_id, ctx, &self.uid);
         }
     }
 
@@ -94,9 +95,9 @@ impl ClusterController {
             self.inspect_instances(vec![(claim.clone(), provider_id)], ctx);
         }
     }
+}
 
-    fn request_inspection(&self, claim: ClaimName, provider_id: ProviderId, ctx: &mut Context<'_>) {
-        let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
-        ctx.effects.push(Effect::Inspect { cluster, cluster_uid, claim, provider_id });
-    }
+fn request_inspection(claim: ClaimName, provider_id: ProviderId, ctx: &mut Context<'_>, uid: &Text) {
+    let (cluster, cluster_uid) = (ctx.cluster.clone(), uid.clone());
+    ctx.effects.push(Effect::Inspect { cluster, cluster_uid, claim, provider_id });
 }

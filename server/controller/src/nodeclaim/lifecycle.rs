@@ -8,13 +8,14 @@
 use std::collections::BTreeSet;
 
 use super::{DrainTerms, LaunchOutcome, LaunchedInstance, ManagedClaim, StageKind, TerminationReason};
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::enforcement::count_launch_attempts;
 use crate::guardrails::removal_gate::drop_stale_blocks;
 use crate::launch_evidence::ReadyNode;
 use crate::launch_template::launch_template;
 use crate::nodeclaim::NodeClaims;
-use crate::nodeclaim::termination_calls::retry_later;
+use crate::nodeclaim::termination_calls::{retry_cloud_call, retry_later, terminate_instance};
 use crate::provisioning::probing::options_without_capacity;
 use crate::status_reporter::StatusReporter;
 use crate::{
@@ -83,31 +84,15 @@ impl ClusterController {
                 let reason = TerminationReason::LaunchTimeout { minutes };
                 self.begin_termination(claim, reason, DrainTerms::default(), ctx);
             }
-            StageKind::Launched | StageKind::Registered if free && self.complete_facts(claim, ctx) => {}
+            StageKind::Launched | StageKind::Registered
+                if free && complete_facts(claim, ctx, &mut self.claims, &self.state) => {}
             StageKind::Launched => self.advance_launched(claim, elapsed, free, ctx),
             StageKind::Registered => self.advance_registered(claim, free, ctx),
             StageKind::Draining if free => self.drain_node(claim, ctx),
             StageKind::Deleting if free => self.delete_claim(claim, None, ctx),
-            StageKind::Launching | StageKind::Terminating => self.retry_cloud_call(claim, ctx),
+            StageKind::Launching | StageKind::Terminating => retry_cloud_call(claim, ctx, &mut self.claims, &self.uid),
             _ => {}
         }
-    }
-
-    /// Writes what the catalogue says of the instance into a NodeClaim without capacity; returns whether it does. Its
-    /// NodePool was not observed when a process that took the cluster over learned of the launch. Without capacity
-    /// the NodeClaim counts for no limits, and its Node is never initialized.
-    fn complete_facts(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) -> bool {
-        let lacks = |record: &&ClaimRecord| record.capacity.is_empty() && self.state.is_claim_observed(claim);
-        let Some(record) = self.state.claim(claim).filter(lacks) else { return false };
-        let Some(instance) = self.claims.get(claim).and_then(ManagedClaim::instance) else { return false };
-        let LaunchedInstance { instance_type, zone, capacity_type, .. } = instance;
-        let pool = self.state.pool(&record.pool).map(|record| &record.pool);
-        let (facts, _) = order::launched_facts(pool, &record.provider_id, instance_type, zone, *capacity_type);
-        let is_known = !facts.capacity.is_empty();
-        if is_known {
-            self.instruct(Instruction::MarkLaunched { claim: claim.clone(), facts }, ctx);
-        }
-        is_known
     }
 
     fn advance_launched(&mut self, claim: &ClaimName, elapsed: Millis, free: bool, ctx: &mut Context<'_>) {
@@ -137,7 +122,7 @@ impl ClusterController {
                 taints.extend(record.startup_taints.iter().cloned());
                 let (nominator, view) = self.nominator_and_view(ctx.now);
                 let nominations = nominator.begin_registration(claim, &view);
-                self.instruct(
+                self.claims.instruct(
                     Instruction::RegisterNode { claim: claim.clone(), node, labels, taints, nominations },
                     ctx,
                 );
@@ -169,7 +154,7 @@ impl ClusterController {
             self.state.expire_assignments_to(claim, ctx.now + NOMINATION_WINDOW);
         } else if free && self.state.claim(claim).is_some_and(|record| is_complete(node, record)) {
             let node = node.name.clone();
-            self.instruct(Instruction::InitializeNode { claim: claim.clone(), node }, ctx);
+            self.claims.instruct(Instruction::InitializeNode { claim: claim.clone(), node }, ctx);
         }
     }
 
@@ -188,7 +173,7 @@ impl ClusterController {
             StageKind::Creating if machine.begin_launch(ctx.now) => self.launch_available(&claim, ctx),
             StageKind::Creating => self.delete_claim(&claim, None, ctx),
             StageKind::Draining if self.may_terminate_without_node(&claim, ctx) => {
-                self.terminate_instance(&claim, None, ctx);
+                terminate_instance(&claim, None, ctx, &mut self.claims, &self.uid);
             }
             StageKind::Deleting => {
                 self.claims.remove(&claim);
@@ -257,8 +242,10 @@ impl ClusterController {
         self.state.record_launch(&claim, &facts);
         count_launch_attempts(&claim, ctx, &mut self.guardrails, &self.claims, &self.state);
         match outcome {
-            LaunchOutcome::Kept => self.instruct(Instruction::MarkLaunched { claim, facts }, ctx),
-            LaunchOutcome::Cancelled(reason) => self.terminate_instance(&claim, Some(reason), ctx),
+            LaunchOutcome::Kept => self.claims.instruct(Instruction::MarkLaunched { claim, facts }, ctx),
+            LaunchOutcome::Cancelled(reason) => {
+                terminate_instance(&claim, Some(reason), ctx, &mut self.claims, &self.uid)
+            }
         }
     }
 
@@ -275,7 +262,7 @@ impl ClusterController {
             return;
         }
         if let Some(planned) = machine.planned() {
-            self.lifecycle_counter.count_launch_failure(planned.launch.capacity_type, &failure);
+            self.history.lifecycle.count_launch_failure(planned.launch.capacity_type, &failure);
         }
         let retryable = matches!(failure, LaunchFailure::Refused { retryable: true, .. });
         let again = (retryable && machine.begin_next_attempt(MAX_ATTEMPTS)).then(|| machine.launch_order(now));
@@ -355,6 +342,23 @@ impl ClusterController {
             self.provisioner.replan_displaced_pods(ctx.now);
         }
     }
+}
+
+/// Writes what the catalogue says of the instance into a NodeClaim without capacity; returns whether it does. Its
+/// NodePool was not observed when a process that took the cluster over learned of the launch. Without capacity
+/// the NodeClaim counts for no limits, and its Node is never initialized.
+fn complete_facts(claim: &ClaimName, ctx: &mut Context<'_>, claims: &mut NodeClaims, state: &ClusterState) -> bool {
+    let lacks = |record: &&ClaimRecord| record.capacity.is_empty() && state.is_claim_observed(claim);
+    let Some(record) = state.claim(claim).filter(lacks) else { return false };
+    let Some(instance) = claims.get(claim).and_then(ManagedClaim::instance) else { return false };
+    let LaunchedInstance { instance_type, zone, capacity_type, .. } = instance;
+    let pool = state.pool(&record.pool).map(|record| &record.pool);
+    let (facts, _) = order::launched_facts(pool, &record.provider_id, instance_type, zone, *capacity_type);
+    let is_known = !facts.capacity.is_empty();
+    if is_known {
+        claims.instruct(Instruction::MarkLaunched { claim: claim.clone(), facts }, ctx);
+    }
+    is_known
 }
 
 /// Records for the health of the NodePool whether a machine launched by this server joined in

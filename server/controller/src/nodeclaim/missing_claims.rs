@@ -1,19 +1,18 @@
 //! Snapshots that lack NodeClaims.
 
 use crate::Finding;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::context::Context;
+use crate::nodeclaim::GarbageCollector;
 use crate::step_view::StepView;
 
 /// Fewer machines than this may lose their NodeClaims without making the snapshot suspicious.
 const MIN_SUSPICIOUS_MACHINES: usize = 3;
 
-impl ClusterController {
-    /// Reports a finding about missing NodeClaims, once while it is unchanged.
-    pub(crate) fn report_missing_claims(&mut self, finding: Finding, ctx: &mut Context<'_>) {
-        if self.last_absence_finding.as_ref() != Some(&finding) {
-            self.last_absence_finding = Some(finding.clone());
-            ctx.report_finding(finding);
-        }
+/// Reports a finding about missing NodeClaims, once while it is unchanged.
+pub(crate) fn report_missing_claims(finding: Finding, ctx: &mut Context<'_>, gc: &mut GarbageCollector) {
+    if gc.last_absence_finding.as_ref() != Some(&finding) {
+        gc.last_absence_finding = Some(finding.clone());
+        ctx.report_finding(finding);
     }
 }
 

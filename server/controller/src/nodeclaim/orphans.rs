@@ -17,11 +17,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ListedInstance, Listing, ManagedClaim, StageKind, TerminationReason};
 use crate::Finding;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::removal_gate::{keep_disruption_policies, nodes_lost_by};
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::lifecycle::machine_of_claim;
-use crate::nodeclaim::missing_claims::snapshot_suspicious;
+use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
 use cluster::{ClaimRecord, ClusterState, Key, Observation};
 use model::labels::NODEPOOL;
 use model::{ClaimName, Millis, PoolName, ProviderId, Timestamp};
@@ -36,7 +37,7 @@ impl ClusterController {
         self.state.apply(observation, now);
         for (claim, node) in nodes {
             if let Some(machine) = self.claims.get_mut(&claim) {
-                self.removed_nodes.record(node.name.clone(), machine, now);
+                self.history.removed_nodes.record(node.name.clone(), machine, now);
                 machine.record_lost_node(node);
             }
         }
@@ -80,7 +81,7 @@ impl ClusterController {
         let due: Vec<ClaimName> = due.map(|(claim, _)| claim.clone()).collect();
         self.gc.replace_unclaimed(claimless);
         if !due.is_empty() && snapshot_suspicious(missing, of, &self.step_view(ctx.now)) {
-            return self.report_missing_claims(Finding::ClaimsMissing { missing, of }, ctx);
+            return report_missing_claims(Finding::ClaimsMissing { missing, of }, ctx, &mut self.gc);
         }
         let due_now: BTreeSet<ClaimName> = due.iter().cloned().collect();
         self.terminate_deleted_by_hand(due, &due_now, &TerminationReason::ClaimRemoved, ctx);

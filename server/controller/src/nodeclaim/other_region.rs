@@ -5,7 +5,8 @@
 //! is not inspected, and never counts as gone; a termination that finds no instance is held, and repeated, until an
 //! operator confirms it.
 
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::removal::{BlockCause, RemovalRefusal};
 use crate::{Finding, Inspection};
 use model::{ClaimName, ProviderId, Text};

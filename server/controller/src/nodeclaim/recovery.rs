@@ -24,10 +24,11 @@
 use std::collections::BTreeSet;
 
 use super::{DecidedLaunch, DrainTerms, LaunchState, ManagedClaim, OpenLaunch, PendingRecovery, TerminationReason};
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::lifecycle::launch_instance;
-use crate::nodeclaim::missing_claims::snapshot_suspicious;
+use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
 use crate::nodeclaim::orphans::synthesize_claim;
 use crate::{Effect, Finding, Instruction, PlannedMachine, order};
 use cluster::{ClaimRecord, ClusterState, Target};
@@ -47,7 +48,7 @@ impl ClusterController {
             self.uid = uid;
         }
         self.guardrails.end_confirmation();
-        self.last_absence_finding = None;
+        self.gc.last_absence_finding = None;
         self.recovery = PendingRecovery::of(launches);
     }
 
@@ -59,7 +60,7 @@ impl ClusterController {
             return;
         }
         if let Some(finding) = self.claims_missing(ctx) {
-            return self.report_missing_claims(finding, ctx);
+            return report_missing_claims(finding, ctx, &mut self.gc);
         }
         let launches = self.recovery.complete();
         self.gc.reset(ctx.now);
@@ -71,7 +72,7 @@ impl ClusterController {
         }
         self.restore_places(resumed, ctx);
         self.resume_drains(ctx);
-        self.report_unrecorded_claims(&rows, ctx);
+        report_unrecorded_claims(&rows, ctx, &self.claims, &self.state);
     }
 
     /// Compares the first snapshot with the launch records, because there is no earlier snapshot:
@@ -94,7 +95,7 @@ impl ClusterController {
         let OpenLaunch { claim, attempt, state, planned } = launch;
         if self.claims.contains(&claim) {
             if state == LaunchState::Open {
-                self.record_launched(&claim, attempt, ctx);
+                record_launched(&claim, attempt, ctx, &self.claims);
             }
             if let (Some(machine), Some(decided)) = (self.claims.get_mut(&claim), &planned) {
                 machine.record_launch_decision(decided.decision);
@@ -119,16 +120,6 @@ impl ClusterController {
             }
             (LaunchState::Open, Some(decided)) => self.recover_open_launch(claim, attempt, decided, ctx),
             (LaunchState::Open, None) => ctx.report_finding(Finding::UnreadableLaunch { claim }),
-        }
-    }
-
-    /// Records the instance of a launch whose outcome was not recorded: a later owner that finds no
-    /// NodeClaim has to know that the instance was launched.
-    fn record_launched(&self, claim: &ClaimName, attempt: u32, ctx: &mut Context<'_>) {
-        let provider_id = self.claims.get(claim).map(|machine| machine.provider_id().clone());
-        if let Some(provider_id) = provider_id.filter(|provider_id| !provider_id.is_empty()) {
-            let (cluster, claim) = (self.cluster.clone(), claim.clone());
-            ctx.effects.push(Effect::RecordLaunched { cluster, claim, attempt, provider_id });
         }
     }
 
@@ -162,7 +153,7 @@ impl ClusterController {
             launch_instance(&claim, ctx, &mut self.claims, &self.state);
         } else {
             self.claims.get_mut(&claim).map(|machine| machine.begin_creation(ctx.now));
-            self.instruct(Instruction::CreateClaim(planned.claim), ctx);
+            self.claims.instruct(Instruction::CreateClaim(planned.claim), ctx);
         }
     }
 
@@ -224,17 +215,29 @@ impl ClusterController {
             self.begin_termination(&claim, TerminationReason::BegunBeforeTakeover { why }, terms, ctx);
         }
     }
+}
 
-    fn report_unrecorded_claims(&self, rows: &BTreeSet<ClaimName>, ctx: &mut Context<'_>) {
-        let unrecorded = self.state.claims().filter(|claim| {
-            claim.ours
-                && claim.provider_id.is_empty()
-                && !rows.contains(&claim.name)
-                && !self.claims.contains(&claim.name)
-        });
-        for claim in unrecorded {
-            ctx.report_finding(Finding::ClaimWithoutRow { claim: claim.name.clone() });
-        }
+fn report_unrecorded_claims(
+    rows: &BTreeSet<ClaimName>,
+    ctx: &mut Context<'_>,
+    claims: &NodeClaims,
+    state: &ClusterState,
+) {
+    let unrecorded = state.claims().filter(|claim| {
+        claim.ours && claim.provider_id.is_empty() && !rows.contains(&claim.name) && !claims.contains(&claim.name)
+    });
+    for claim in unrecorded {
+        ctx.report_finding(Finding::ClaimWithoutRow { claim: claim.name.clone() });
+    }
+}
+
+/// Records the instance of a launch whose outcome was not recorded: a later owner that finds no
+/// NodeClaim has to know that the instance was launched.
+fn record_launched(claim: &ClaimName, attempt: u32, ctx: &mut Context<'_>, claims: &NodeClaims) {
+    let provider_id = claims.get(claim).map(|machine| machine.provider_id().clone());
+    if let Some(provider_id) = provider_id.filter(|provider_id| !provider_id.is_empty()) {
+        let (cluster, claim) = (ctx.cluster.clone(), claim.clone());
+        ctx.effects.push(Effect::RecordLaunched { cluster, claim, attempt, provider_id });
     }
 }
 

@@ -3,8 +3,10 @@
 
 use super::{DrainTerms, ManagedClaim, StageKind, TerminationReason};
 use crate::Finding;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::nodeclaim::missing_claims::snapshot_suspicious;
+use crate::nodeclaim::termination_calls::terminate_instance;
 use model::{ClaimName, Text};
 
 impl ClusterController {
@@ -44,7 +46,7 @@ impl ClusterController {
                 self.claims.get_mut(claim).map(|machine| machine.begin_drain(reason, terms, ctx.now));
                 self.drain_when_replaced(claim, ctx);
             }
-            _ => self.terminate_instance(claim, Some(reason), ctx),
+            _ => terminate_instance(claim, Some(reason), ctx, &mut self.claims, &self.uid),
         }
     }
 

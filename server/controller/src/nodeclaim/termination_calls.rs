@@ -2,9 +2,10 @@
 
 use super::managed_claim::CloudRetry;
 use super::{DrainTerms, ManagedClaim, TerminationReason};
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::nodeclaim::NodeClaims;
-use crate::nodeclaim::missing_claims::snapshot_suspicious;
+use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
 use crate::{Effect, Finding, Instruction};
 use model::{ClaimName, Text};
 
@@ -24,32 +25,15 @@ impl ClusterController {
                 let claim = claim.clone();
                 let drain =
                     Instruction::Drain { claim, node, provider_id, deadline, interruption, only_if_empty, reason };
-                self.instruct(drain, ctx);
+                self.claims.instruct(drain, ctx);
             }
             None if snapshot_suspicious(1, 1, &self.step_view(ctx.now)) => {
                 retry_later(claim, ctx, &mut self.claims);
-                self.report_missing_claims(Finding::ClaimsMissing { missing: 1, of: 1 }, ctx);
+                report_missing_claims(Finding::ClaimsMissing { missing: 1, of: 1 }, ctx, &mut self.gc);
             }
             None if !self.may_terminate_without_node(claim, ctx) => retry_later(claim, ctx, &mut self.claims),
-            None => self.terminate_instance(claim, None, ctx),
+            None => terminate_instance(claim, None, ctx, &mut self.claims, &self.uid),
         }
-    }
-
-    /// Terminates the instance of `claim`. `reason` is needed for a machine that is not
-    /// terminating.
-    pub(crate) fn terminate_instance(
-        &mut self,
-        claim: &ClaimName,
-        reason: Option<TerminationReason>,
-        ctx: &mut Context<'_>,
-    ) {
-        let Some(machine) = self.claims.get_mut(claim) else { return };
-        if !machine.begin_instance_termination(reason, ctx.now) {
-            return;
-        }
-        let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
-        let provider_id = machine.provider_id().clone();
-        ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim: claim.clone(), provider_id });
     }
 
     /// Deletes Node and NodeClaim of a machine whose instance is gone, or was never launched.
@@ -63,26 +47,44 @@ impl ClusterController {
         let node = self.state.node_of_claim(claim).map(|node| node.name.clone());
         // The NodeClaim may be deleted before its Node, which is then the Node of no machine.
         if let Some(node) = &node {
-            self.removed_nodes.record(node.clone(), machine, ctx.now);
+            self.history.removed_nodes.record(node.clone(), machine, ctx.now);
         }
         self.state.mark_for_deletion(claim);
-        self.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, ctx);
+        self.claims.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, ctx);
     }
+}
 
-    /// Retries the cloud call for `claim` that was refused, or whose instance was unknown, when it
-    /// is due.
-    pub(crate) fn retry_cloud_call(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        let Some(machine) = self.claims.get_mut(claim) else { return };
-        match machine.take_cloud_retry(ctx.now) {
-            Some(CloudRetry::Terminate) => self.terminate_instance(claim, None, ctx),
-            Some(CloudRetry::Describe { attempt }) => {
-                let provider_id = machine.provider_id().clone();
-                let (cluster, claim) = (self.cluster.clone(), claim.clone());
-                ctx.effects.push(Effect::Describe { cluster, claim, attempt, provider_id });
-            }
-            None => {}
+/// Retries the cloud call for `claim` that was refused, or whose instance was unknown, when it
+/// is due.
+pub(crate) fn retry_cloud_call(claim: &ClaimName, ctx: &mut Context<'_>, claims: &mut NodeClaims, uid: &Text) {
+    let Some(machine) = claims.get_mut(claim) else { return };
+    match machine.take_cloud_retry(ctx.now) {
+        Some(CloudRetry::Terminate) => terminate_instance(claim, None, ctx, claims, uid),
+        Some(CloudRetry::Describe { attempt }) => {
+            let provider_id = machine.provider_id().clone();
+            let (cluster, claim) = (ctx.cluster.clone(), claim.clone());
+            ctx.effects.push(Effect::Describe { cluster, claim, attempt, provider_id });
         }
+        None => {}
     }
+}
+
+/// Terminates the instance of `claim`. `reason` is needed for a machine that is not
+/// terminating.
+pub(crate) fn terminate_instance(
+    claim: &ClaimName,
+    reason: Option<TerminationReason>,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    uid: &Text,
+) {
+    let Some(machine) = claims.get_mut(claim) else { return };
+    if !machine.begin_instance_termination(reason, ctx.now) {
+        return;
+    }
+    let (cluster, cluster_uid) = (ctx.cluster.clone(), uid.clone());
+    let provider_id = machine.provider_id().clone();
+    ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim: claim.clone(), provider_id });
 }
 
 /// Checks the obstacle again after the retry time.

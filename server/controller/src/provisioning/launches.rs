@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::plan_assignment::launch_view;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::nodeclaim::{NodeClaims, StageKind};
 use crate::{Decision, DecisionId, Instruction, PlannedMachine};
 use cluster::ClusterState;
@@ -28,7 +29,7 @@ impl ClusterController {
             let wanted = planned.pods.is_empty() || awaited.contains(claim) || self.state.has_booking(claim);
             if wanted && self.is_still_valid(decision.id, planned, ctx) {
                 self.claims.get_mut(claim).map(|machine| machine.begin_creation(ctx.now));
-                self.instruct(Instruction::CreateClaim(planned.claim.clone()), ctx);
+                self.claims.instruct(Instruction::CreateClaim(planned.claim.clone()), ctx);
             } else {
                 ctx.guardrails.cancel_launch(&self.cluster, claim);
                 self.claims.remove(claim);

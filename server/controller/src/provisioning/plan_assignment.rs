@@ -3,7 +3,8 @@
 
 use super::LaunchView;
 use super::launch_lane::LaneFacts;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::enforcement::{count_launches, exclude_backed_off_pods, exclude_frozen_pools};
 use crate::guardrails::{BackedOffPods, ClusterGuardrails};
 use crate::launch_template::launch_template;
@@ -36,13 +37,6 @@ impl ClusterController {
         (id, machines, placed)
     }
 
-    /// Whether the NodePool has this revision still and may launch the planned machine.
-    pub(crate) fn may_launch(&self, pool: &NodePool, node: &PlannedNode, revision: &Text, ctx: &Context<'_>) -> bool {
-        let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
-        view.launchable_pool(&pool.name, revision).is_some()
-            && view.has_available(&order::launch_options(pool, node), node.capacity_type, None)
-    }
-
     /// Orders the planned machines, and assumes them with their pods: no other plan places these.
     fn assume_machines(
         &mut self,
@@ -63,7 +57,7 @@ impl ClusterController {
                 let (pool, options) = (&input.pools[node.pool as usize], &machine.launch.options);
                 machine.launch.template = launch_template(&self.state, ctx.settings, pool, &machine.claim, options);
                 machine.launch.lane =
-                    lane_facts(&self.claims, &self.interrupted_owners, &self.state).lane_of(node, input);
+                    lane_facts(&self.claims, &self.provisioner.interrupted_owners, &self.state).lane_of(node, input);
                 machine
             })
             .collect();
@@ -107,6 +101,20 @@ impl ClusterController {
         }
         placed
     }
+}
+
+/// Whether the NodePool has this revision still and may launch the planned machine.
+pub(crate) fn may_launch(
+    pool: &NodePool,
+    node: &PlannedNode,
+    revision: &Text,
+    ctx: &Context<'_>,
+    guardrails: &ClusterGuardrails,
+    state: &ClusterState,
+) -> bool {
+    let view = launch_view(&ctx.cluster, state, guardrails, ctx);
+    view.launchable_pool(&pool.name, revision).is_some()
+        && view.has_available(&order::launch_options(pool, node), node.capacity_type, None)
 }
 
 /// Excludes what guardrails hold back, and unavailable offerings. Returns the pods for which no machine may be launched.

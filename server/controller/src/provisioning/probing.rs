@@ -1,6 +1,7 @@
 //! What a cluster tells the memory of refused offerings, and the probes that it asks for.
 
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::nodeclaim::{ManagedClaim, NodeClaims, StageKind};
 use crate::unavailable_offerings::{Offering, OfferingKey, OfferingOutcome, ProbeAnswer, ProbeHolder};
 use crate::{Effect, order};

@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use super::{ArrivedPlan, PlanAnswer, PlanJob};
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::guardrails::replacement::waiting_drains;
+use crate::guardrails::shadow::clear_shadow_plan;
 use crate::holds::strangers::explain_pods_of_holds;
 use crate::provisioning::plan_assignment::{price_date, restrict_input};
 use crate::{Decision, DecisionReason, Effect, order};
@@ -21,12 +23,12 @@ impl ClusterController {
         self.guardrails.replace_launch_block(None);
         let has_backed_off_pods = self.guardrails.has_unbound_pods();
         let draft = self.provisioner.draft_plan(due, &self.state, has_backed_off_pods, ctx.settings, ctx.now);
-        let Some(mut draft) = draft else { return self.clear_shadow_plan() };
+        let Some(mut draft) = draft else { return clear_shadow_plan(&mut self.guardrails) };
         let backed_off =
             restrict_input(draft.input_mut(), ctx, &mut self.guardrails, &mut self.provisioner, &self.state);
         draft.hold_pods(backed_off);
         if draft.is_empty() {
-            return self.clear_shadow_plan();
+            return clear_shadow_plan(&mut self.guardrails);
         }
         let (number, cluster, drains) =
             (ctx.next_plan_number(), self.cluster.clone(), waiting_drains(ctx.now, &self.claims));

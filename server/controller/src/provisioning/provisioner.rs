@@ -9,6 +9,7 @@ use super::pending_plan::PendingPlan;
 use super::window_search::WindowSearch;
 use super::{LaunchView, PlanAnswer, PlanNumber, PlanRequest, Planned};
 use crate::guardrails::BackedOffPods;
+use crate::provisioning::InterruptedOwners;
 use crate::search_allowance::UnusedSearch;
 use crate::view::PlanningView;
 use crate::{DecisionAnswer, DecisionInput, Settings, UnplacedPod};
@@ -30,6 +31,8 @@ pub(crate) struct Provisioner {
     pending_plan: Option<(PlanNumber, PendingPlan)>,
     /// The search for a cheaper plan in the window.
     search: WindowSearch,
+    /// Owners of pods on machines that the cloud interrupted lately.
+    pub(crate) interrupted_owners: InterruptedOwners,
     /// When unplaced pods are planned again.
     retry_at: Option<Timestamp>,
     /// When the next pod held for Cluster Autoscaler is planned.

@@ -4,7 +4,8 @@
 
 use super::{PlanAnswer, PlanError, PlanJob, PlanNumber, PlanRequest, Planned};
 use crate::Effect;
-use crate::cluster_controller::{ClusterController, Context};
+use crate::cluster_controller::ClusterController;
+use crate::context::Context;
 use crate::provisioning::plan_assignment::restrict_input;
 use crate::search_allowance::SearchDemand;
 use model::Timestamp;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cluster_controller::Context;
+use crate::context::Context;
 use crate::guardrails::rate_limits::Population;
 use crate::guardrails::settings::{Bound, RateLimitRule};
 use crate::guardrails::{Freeze, GuardrailSettings};

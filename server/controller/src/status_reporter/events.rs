@@ -4,7 +4,7 @@ use super::StatusReporter;
 use super::machine_events::{drain_events, replacement_events};
 use super::pool_events::pool_events;
 use crate::EventReason;
-use crate::cluster_controller::Context;
+use crate::context::Context;
 use crate::disruption::BlockedRepair;
 use crate::guardrails::removal::BlockCause;
 use crate::nodeclaim::ManagedClaim;

@@ -2,7 +2,7 @@
 
 use super::StatusReporter;
 use crate::EventReason;
-use crate::cluster_controller::Context;
+use crate::context::Context;
 use crate::node_report::{NodeBlocks, Verdict, blocks_of_nodes};
 use crate::origin::Origin;
 use crate::status::{EventOrder, ObjectRef};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::StatusReporter;
 use super::condition_events::transitions;
-use crate::cluster_controller::Context;
+use crate::context::Context;
 use crate::nodeclaim::StageKind;
 use crate::status::{ObjectRef, StatusOrder, StatusPatch};
 use crate::step_view::StepView;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::*;
-use crate::cluster_controller::Context;
+use crate::context::Context;
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::methods::drift::Drifted;
 use crate::disruption::methods::emptiness::Emptiness;
