@@ -22,7 +22,7 @@
 
 mod budgets;
 pub(crate) mod candidates;
-mod consolidation;
+pub(crate) mod consolidation;
 mod consolidation_check;
 mod consolidation_schedule;
 pub(crate) mod decision_recorder;
@@ -40,7 +40,7 @@ mod removal_check;
 mod replace_first;
 mod replacement_backoff;
 mod replacement_records;
-mod replacement_recovery;
+pub(crate) mod replacement_recovery;
 mod replacements;
 pub mod selection;
 pub(crate) mod settings;

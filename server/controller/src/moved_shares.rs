@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
 use crate::cost_records::CostRecords;
 use crate::disruption::CONSOLIDATION;
 use crate::{Decision, MethodReason};
@@ -16,17 +17,6 @@ use model::{ClaimName, PodKey, Resources, Timestamp};
 const WHOLE: i128 = 1_000_000;
 
 impl ClusterController {
-    /// Records what the drain of a machine for another reason than consolidation moves again.
-    pub(crate) fn record_pods_moved_again(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
-        if self.state.is_drain_recorded(claim) {
-            return;
-        }
-        let moves = self.state.moved_again_by_drain_of(claim, ctx.now);
-        if !moves.is_empty() {
-            self.state.record_moves(moves, ctx.settings.consolidation.move_interval, ctx.now);
-        }
-    }
-
     /// Notes which of its machines a decision removes to save their price, and for whose moved pods it launches machines.
     pub(crate) fn note_costs_of(&mut self, decision: &Decision) {
         self.history.costs.note_decision(decision);
@@ -34,6 +24,17 @@ impl ClusterController {
             let moved = shares(&self.state, &machine.pods, decision.at);
             self.history.costs.note_launch(machine.claim.name.clone(), moved, decision);
         }
+    }
+}
+
+/// Records what the drain of a machine for another reason than consolidation moves again.
+pub(crate) fn record_pods_moved_again(claim: &ClaimName, ctx: &Context<'_>, state: &mut CopyOnWrite<ClusterState>) {
+    if state.is_drain_recorded(claim) {
+        return;
+    }
+    let moves = state.moved_again_by_drain_of(claim, ctx.now);
+    if !moves.is_empty() {
+        state.record_moves(moves, ctx.settings.consolidation.move_interval, ctx.now);
     }
 }
 

@@ -22,7 +22,7 @@ mod planning;
 pub(crate) mod probing;
 mod provision;
 mod provisioner;
-mod search;
+pub(crate) mod search;
 mod window_search;
 
 pub(crate) use launch_lane::InterruptedOwners;

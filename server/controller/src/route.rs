@@ -9,9 +9,18 @@ use super::guardrails::quarantine::CONFIRMATION_TTL;
 use super::guardrails::{Guard, is_allowed_by_mode};
 use super::provisioning::{PlanAnswer, Planned};
 use super::{Effect, Event, Finding};
+use crate::disruption::consolidation::restore_moves;
+use crate::disruption::replacement_recovery::{end_recorded_replacements, load_replacements};
 use crate::guardrails::enforcement::{count_discovered_launches, remaining, schedule_now};
+use crate::guardrails::replacement::expire_assignments;
 use crate::guardrails::restore::restore_launch_backoff;
-use crate::guardrails::snapshot_acceptance::{record_cloud_listing, release_quarantine};
+use crate::guardrails::snapshot_acceptance::{
+    record_cloud_listing, release_quarantine, request_resync, restore_deleted_objects,
+};
+use crate::nodeclaim::gc::record_listed_instances;
+use crate::nodeclaim::lifecycle::adopt_claims;
+use crate::provisioning::probing::handle_probe_answers;
+use crate::provisioning::search::settle_search;
 use crate::settings::ClassFacts;
 use cluster::{ComparisonRules, Object, Observation};
 use model::Timestamp;
@@ -101,7 +110,7 @@ impl ClusterController {
             Event::AgentDisconnected { .. } => {
                 self.connected = false;
                 self.state.mark_unsynced();
-                self.restore_deleted_objects(ctx.now);
+                restore_deleted_objects(ctx.now, &mut self.guardrails, &mut self.state);
             }
             Event::Planned(answer) => self.handle_plan(*answer, ctx),
             Event::Recorded { decision } => self.execute_decision(decision, ctx),
@@ -124,18 +133,20 @@ impl ClusterController {
                 self.handle_interruption(&provider_id, kind, ends, ctx);
             }
             Event::NoticesAnswered { asked, answer, .. } => self.handle_notice_answer(&asked, &answer, ctx),
-            Event::ProbesAnswered { answers, until, .. } => return self.handle_probe_answers(answers, until, ctx),
+            Event::ProbesAnswered { answers, until, .. } => {
+                return handle_probe_answers(answers, until, ctx, &mut self.provisioner);
+            }
             Event::LaunchHistoryLoaded { past, .. } => self.restore_guardrails(past, ctx),
-            Event::MovesLoaded { moves, .. } => self.restore_moves(moves),
+            Event::MovesLoaded { moves, .. } => restore_moves(moves, &mut self.state, &self.claims),
             Event::CountsLoaded { counts, .. } => self.guardrails.restore_counts(counts, ctx.now),
-            Event::ReplacementsLoaded { read, .. } => self.load_replacements(*read),
+            Event::ReplacementsLoaded { read, .. } => load_replacements(*read, &mut self.disruption),
             Event::CostsLoaded { last, .. } => return self.history.costs.restore(last),
             Event::CostsRecorded { .. } => return self.history.costs.confirm(),
             Event::HoldsChanged { read, holds, .. } => self.load_holds(read, holds, ctx.now),
             Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches),
             Event::Listed { listing, .. } => {
                 record_cloud_listing(&listing, &mut self.guardrails, &self.uid);
-                self.record_listed_instances(&listing, ctx.now);
+                record_listed_instances(&listing, ctx.now, &mut self.state);
                 self.collect_garbage(&listing, ctx);
             }
             Event::Tick
@@ -180,7 +191,7 @@ impl ClusterController {
         // The state is updated first: adoption, recovery and the batch window read it.
         self.apply_observation(observation, now);
         if !is_pod {
-            self.adopt_claims(now);
+            adopt_claims(now, &mut self.claims, &self.state);
             self.keep_claimed_machines(ctx);
         }
         if whole || self.gc.last_absence_finding.is_some() {
@@ -204,10 +215,10 @@ impl ClusterController {
     /// Takes every step that the time and the state permit.
     pub(crate) fn advance(&mut self, ctx: &mut Context<'_>) {
         self.ask_about_notices(ctx);
-        self.expire_assignments(ctx);
+        expire_assignments(ctx, &mut self.disruption, &mut self.provisioner, &mut self.state);
         self.provisioner.plan_released_pods(&self.state, ctx.now);
         self.nominator.forget_removed(&self.claims);
-        self.request_resync(ctx);
+        request_resync(ctx, &mut self.guardrails, self.connected);
         if !self.guardrails.is_quarantined() && !ctx.settings.is_shadow(&self.cluster) {
             self.begin_drains_with_ready_replacements(ctx);
             self.advance_machines(ctx);
@@ -229,7 +240,7 @@ impl ClusterController {
         self.reconcile_disruption(ctx);
         ctx.release_guardrails();
         self.request_consolidation_if_due(ctx);
-        self.end_recorded_replacements(ctx);
+        end_recorded_replacements(ctx, &mut self.disruption, &self.decisions, &self.state);
         self.persist_counts(ctx);
         self.record_costs(ctx);
         self.history.lifecycle.count_decisions(self.decisions.recent().map(AsRef::as_ref));
@@ -282,7 +293,7 @@ impl ClusterController {
     /// Handles the answer to a plan request.
     pub(crate) fn handle_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) {
         if answer.request.is_search() {
-            self.settle_search(&answer, ctx);
+            settle_search(&answer, ctx);
         }
         if answer.request.disruption.is_some() {
             ctx.disruption_plans().end(answer.request.number, answer.used, ctx.now);

@@ -21,16 +21,22 @@ use super::methods::consolidation::{CONSOLIDATION, ConsolidatableNodes, consolid
 use super::plan_input::{build, candidates};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
+use crate::disruption::Disruption;
+use crate::disruption::replacements::end_replacement;
 use crate::disruption::taken_room::{consolidations, still_saves};
 use crate::disruption_allowance::DisruptionDemand;
-use crate::guardrails::enforcement::{freeze_of_launches, replacement_room};
+use crate::guardrails::enforcement::{freeze_of_launches, replacement_room, reserve_removals};
 use crate::guardrails::rate_limits::RateLimitRoom;
+use crate::guardrails::replacement::pending_plan_due;
 use crate::guardrails::shadow::ShadowInput;
 use crate::guardrails::{Guard, ReplacementRoom};
 use crate::node_report::planned_blocks::PlannedBlocks;
+use crate::nodeclaim::NodeClaims;
 use crate::order::charged_cost;
 use crate::provisioning::pending_plan::have_limits_room;
 use crate::provisioning::plan_assignment::{may_launch, price_date};
+use crate::provisioning::search::search_steps_of_groups;
 use crate::provisioning::{
     DisruptionFacts, DisruptionJob, DisruptionOutcome, PlanJob, PlanNumber, PlanRequest, PlannedPool,
 };
@@ -68,7 +74,8 @@ impl ClusterController {
         let version = self.state.removal_opportunity_version();
         let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
         // Demand is counted only when a request is due.
-        let plan_due = || self.pending_plan_due(ctx).map(|due| due.max(ctx.now + Millis::from_secs(1)));
+        let plan_due =
+            || pending_plan_due(ctx, &self.provisioner, &self.state).map(|due| due.max(ctx.now + Millis::from_secs(1)));
         let due = if due > ctx.now { due } else { plan_due().unwrap_or(due) };
         if due > ctx.now {
             self.disruption.consolidation.next_wakeup = Some(due);
@@ -85,7 +92,7 @@ impl ClusterController {
         } else {
             self.disruption.consolidation.checked_at = Some(ctx.now);
             self.disruption.consolidation.stop_waiting();
-            let until = self.next_look(ctx);
+            let until = next_look(ctx, &self.disruption, &self.state);
             self.disruption.consolidation.record_idle(version, until);
             let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
             self.disruption.consolidation.next_wakeup = Some(due);
@@ -143,7 +150,7 @@ impl ClusterController {
         // A search takes many times what the rest of the plan does, while other clusters wait.
         let may_search =
             self.disruption.consolidation.is_search_overdue(ctx.now) || !ctx.disruption_plans().has_waiting();
-        let steps = if may_search { self.search_steps_of_groups(number, job.facts.nodes(), ctx) } else { 0 };
+        let steps = if may_search { search_steps_of_groups(number, job.facts.nodes(), ctx) } else { 0 };
         if steps > 0 {
             self.disruption.consolidation.searched_at = Some(ctx.now);
         }
@@ -173,20 +180,6 @@ impl ClusterController {
         }
     }
 
-    /// Restores what consolidation moved before the takeover. A controller that has machines knows it.
-    pub(crate) fn restore_moves(&mut self, moves: Vec<DecidedMoves>) {
-        if self.claims.is_empty() {
-            self.state.restore_moves(moves);
-        }
-    }
-
-    /// When the cluster is looked at again without a change.
-    fn next_look(&self, ctx: &Context<'_>) -> Timestamp {
-        let backoffs = self.state.pools().filter_map(|pool| self.disruption.backoff.until(&pool.pool.name, ctx.now));
-        let next = nodes_to_consolidate(ctx, &self.state).next;
-        backoffs.chain(next).chain([ctx.now + RECHECK]).min().unwrap_or(ctx.now + RECHECK)
-    }
-
     /// Handles the answer to a request: carries it out if it still holds as a whole.
     pub(crate) fn handle_disruption_plan(
         &mut self,
@@ -198,7 +191,8 @@ impl ClusterController {
         let Some(pending) = pending else { return };
         let searched_at = if pending.is_searched { ctx.now + RECHECK } else { ctx.now + SEARCH_RETRY };
         // More may be removed when a window of the rate limits moves on.
-        let idle_until = pending.more_room_at.into_iter().chain([self.next_look(ctx), searched_at]).min();
+        let idle_until =
+            pending.more_room_at.into_iter().chain([next_look(ctx, &self.disruption, &self.state), searched_at]).min();
         let idle_until = idle_until.unwrap_or(searched_at);
         self.disruption.consolidation.record_idle(pending.version, idle_until);
         let Ok(planned) = outcome else { return };
@@ -243,7 +237,7 @@ impl ClusterController {
         let has_changed = Err((Rejection::Churn, "the cluster has changed since the plan was made"));
         let is_free = self.is_ready()
             && !self.guardrails.is_quarantined()
-            && self.pending_plan_due(ctx).is_none()
+            && pending_plan_due(ctx, &self.provisioner, &self.state).is_none()
             && !has_unused_machine_under_way(&self.state)
             && self.decisions.last_id() == pending.last_decision;
         let expected: usize = underutilized(planned).map(|command| command.nodes.len()).sum();
@@ -298,7 +292,7 @@ impl ClusterController {
             let why = "a guardrail holds back a launch of the plan";
             return self.note_rejected_plan(removals, Rejection::Budget, why, ctx.now);
         }
-        if !self.reserve_removals(removals, ctx) {
+        if !reserve_removals(removals, ctx, &mut self.guardrails, &self.claims, &self.decisions) {
             // Others took what was left since the plan was requested: the next one has what is left now.
             self.disruption.consolidation.idle = None;
             let why = "a guardrail holds back a removal of the plan";
@@ -360,8 +354,22 @@ impl ClusterController {
             of_consolidation.filter_map(|(claim, _)| Some((claim.clone(), why(claim)?))).collect();
         for (claim, why) in invalid {
             self.note_ended_replacement(&claim, Rejection::Scheduling, why, ctx.now);
-            self.end_replacement(&claim, ctx);
+            end_replacement(&claim, ctx, &mut self.disruption, &mut self.provisioner, &mut self.state);
         }
+    }
+}
+
+/// When the cluster is looked at again without a change.
+fn next_look(ctx: &Context<'_>, disruption: &Disruption, state: &ClusterState) -> Timestamp {
+    let backoffs = state.pools().filter_map(|pool| disruption.backoff.until(&pool.pool.name, ctx.now));
+    let next = nodes_to_consolidate(ctx, state).next;
+    backoffs.chain(next).chain([ctx.now + RECHECK]).min().unwrap_or(ctx.now + RECHECK)
+}
+
+/// Restores what consolidation moved before the takeover. A controller that has machines knows it.
+pub(crate) fn restore_moves(moves: Vec<DecidedMoves>, state: &mut CopyOnWrite<ClusterState>, claims: &NodeClaims) {
+    if claims.is_empty() {
+        state.restore_moves(moves);
     }
 }
 

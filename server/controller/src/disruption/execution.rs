@@ -17,7 +17,7 @@ use crate::disruption::opt_in::keep_annotations;
 use crate::disruption::replacements::record_replaced;
 use crate::guardrails::Guard;
 use crate::guardrails::enforcement::{cancel_removal, count_removals};
-use crate::guardrails::replacement::{await_replacement, await_replacement_of_expired};
+use crate::guardrails::replacement::{await_replacement, await_replacement_of_expired, pending_plan_due};
 use crate::guardrails::shadow::ShadowInput;
 use crate::moved_shares::moves_of_removal;
 use crate::nodeclaim::{DrainTerms, TerminationReason};
@@ -34,7 +34,7 @@ impl ClusterController {
         if !self.disruption.is_due(interval, ctx.now) || !self.is_ready() {
             return;
         }
-        let plan_due = self.pending_plan_due(ctx);
+        let plan_due = pending_plan_due(ctx, &self.provisioner, &self.state);
         let state = &self.state;
         self.disruption.drop_old_notices(|claim| state.claim(claim).is_some(), ctx.now);
         let view = view_of(&self.state, &self.decisions, &self.disruption, ctx);
@@ -116,8 +116,9 @@ impl ClusterController {
         let method = methods::method_of(decision.reason).filter(|method| !method.reason().is_urgent());
         let Some(method) = method.filter(|_| !decision.removals.is_empty()) else { return };
         // A plan in progress may assign pods to these nodes; graceful removals are decided again after it.
-        let planning =
-            !method.reason().is_forceful() && self.provisioner.is_planning() && self.pending_plan_due(ctx).is_some();
+        let planning = !method.reason().is_forceful()
+            && self.provisioner.is_planning()
+            && pending_plan_due(ctx, &self.provisioner, &self.state).is_some();
         let valid = if planning {
             BTreeSet::new()
         } else {

@@ -11,71 +11,79 @@
 use std::collections::BTreeSet;
 
 use super::replacement_records::EndedRecords;
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
-use crate::disruption::ReplacementRecords;
+use crate::copy_on_write::CopyOnWrite;
+use crate::disruption::{DecisionQueue, Disruption, ReplacementRecords};
 use crate::guardrails::enforcement::reserve_removal;
+use crate::nodeclaim::NodeClaims;
 use crate::{Decision, Effect};
 use cluster::replacement::{RecordedReplacement, ReplacementsRead};
 use cluster::{ClusterState, NOMINATION_WINDOW, Target};
 use model::{ClaimName, PodKey};
 
-impl ClusterController {
-    /// Keeps what the previous owner recorded until the first snapshot is accepted.
-    pub(crate) fn load_replacements(&mut self, read: ReplacementsRead) {
-        for (pool, wait) in self.disruption.replacement_records.load(read) {
-            self.disruption.backoff.restore(pool, wait);
-        }
+/// Has the records of ended replacements deleted, and changed waits written.
+pub(crate) fn end_recorded_replacements(
+    ctx: &mut Context<'_>,
+    disruption: &mut Disruption,
+    decisions: &DecisionQueue,
+    state: &ClusterState,
+) {
+    let state = state;
+    let in_writing: BTreeSet<ClaimName> = decisions.replacements_in_writing();
+    let has_ended = |claim: &ClaimName| {
+        let is_removed = state.is_marked_for_deletion(claim) && state.claim(claim).is_some();
+        state.replacement_of(claim).is_none() && !is_removed && !in_writing.contains(claim)
+    };
+    let EndedRecords { claims, waits } = disruption.replacement_records.end(has_ended, disruption.backoff.waits());
+    if !claims.is_empty() || !waits.is_empty() {
+        let cluster = ctx.cluster.clone();
+        ctx.effects.push(Effect::EndReplacements { cluster, claims, waits, at: ctx.now });
     }
+}
 
-    /// Resumes the replacements whose machines are there still, and reserves their removals. Returns the places of their
-    /// pods.
-    pub(crate) fn resume_replacements(&mut self, ctx: &mut Context<'_>) -> Vec<(PodKey, Target)> {
-        // The records of the others are deleted at the end of this step.
-        let mut loaded = self.disruption.replacement_records.take_loaded();
-        loaded.retain(|one| self.state.is_claim_observed(&one.claim));
-        for one in &loaded {
-            self.state.resume_replacement(&one.claim, one.begun);
-            reserve_removal(&one.claim, ctx, &self.claims);
-        }
-        loaded.into_iter().flat_map(|one| one.places).collect()
+/// Resumes the replacements whose machines are there still, and reserves their removals. Returns the places of their
+/// pods.
+pub(crate) fn resume_replacements(
+    ctx: &mut Context<'_>,
+    disruption: &mut Disruption,
+    state: &mut CopyOnWrite<ClusterState>,
+    claims: &NodeClaims,
+) -> Vec<(PodKey, Target)> {
+    // The records of the others are deleted at the end of this step.
+    let mut loaded = disruption.replacement_records.take_loaded();
+    loaded.retain(|one| state.is_claim_observed(&one.claim));
+    for one in &loaded {
+        state.resume_replacement(&one.claim, one.begun);
+        reserve_removal(&one.claim, ctx, claims);
     }
+    loaded.into_iter().flat_map(|one| one.places).collect()
+}
 
-    /// Assigns pods of replaced machines to the places that the previous owner found, as far as these are there still.
-    pub(crate) fn restore_places(&mut self, places: Vec<(PodKey, Target)>, ctx: &Context<'_>) {
-        for (pod, target) in places {
-            let is_left = self.state.pod(&pod).is_some_and(|pod| self.state.is_demand(pod, ctx.now));
-            let (claim, node) = match &target {
-                Target::Claim(claim) => (self.state.claim(claim), self.state.node_of_claim(claim)),
-                Target::Node(node) => {
-                    let node = self.state.node(node);
-                    (node.and_then(|node| self.state.claim_of_node(node)), node)
-                }
-            };
-            let is_there = claim.is_some() || node.is_some();
-            let leaves = claim.is_some_and(|claim| claim.deleting || self.state.is_marked_for_deletion(&claim.name))
-                || node.is_some_and(|node| self.state.is_node_outgoing(&node.name));
-            if is_left && is_there && !leaves {
-                let is_initialized = node.is_some_and(|node| node.is_initialized());
-                let until = is_initialized.then(|| ctx.now + NOMINATION_WINDOW);
-                self.state.assign_pod(pod, target, until);
+/// Keeps what the previous owner recorded until the first snapshot is accepted.
+pub(crate) fn load_replacements(read: ReplacementsRead, disruption: &mut Disruption) {
+    for (pool, wait) in disruption.replacement_records.load(read) {
+        disruption.backoff.restore(pool, wait);
+    }
+}
+
+/// Assigns pods of replaced machines to the places that the previous owner found, as far as these are there still.
+pub(crate) fn restore_places(places: Vec<(PodKey, Target)>, ctx: &Context<'_>, state: &mut CopyOnWrite<ClusterState>) {
+    for (pod, target) in places {
+        let is_left = state.pod(&pod).is_some_and(|pod| state.is_demand(pod, ctx.now));
+        let (claim, node) = match &target {
+            Target::Claim(claim) => (state.claim(claim), state.node_of_claim(claim)),
+            Target::Node(node) => {
+                let node = state.node(node);
+                (node.and_then(|node| state.claim_of_node(node)), node)
             }
-        }
-    }
-
-    /// Has the records of ended replacements deleted, and changed waits written.
-    pub(crate) fn end_recorded_replacements(&mut self, ctx: &mut Context<'_>) {
-        let state = &self.state;
-        let in_writing: BTreeSet<ClaimName> = self.decisions.replacements_in_writing();
-        let has_ended = |claim: &ClaimName| {
-            let is_removed = state.is_marked_for_deletion(claim) && state.claim(claim).is_some();
-            state.replacement_of(claim).is_none() && !is_removed && !in_writing.contains(claim)
         };
-        let EndedRecords { claims, waits } =
-            self.disruption.replacement_records.end(has_ended, self.disruption.backoff.waits());
-        if !claims.is_empty() || !waits.is_empty() {
-            let cluster = self.cluster.clone();
-            ctx.effects.push(Effect::EndReplacements { cluster, claims, waits, at: ctx.now });
+        let is_there = claim.is_some() || node.is_some();
+        let leaves = claim.is_some_and(|claim| claim.deleting || state.is_marked_for_deletion(&claim.name))
+            || node.is_some_and(|node| state.is_node_outgoing(&node.name));
+        if is_left && is_there && !leaves {
+            let is_initialized = node.is_some_and(|node| node.is_initialized());
+            let until = is_initialized.then(|| ctx.now + NOMINATION_WINDOW);
+            state.assign_pod(pod, target, until);
         }
     }
 }

@@ -20,10 +20,12 @@ use super::Proposal;
 use super::method::PlannedReplacement;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
 use crate::disruption::Disruption;
 use crate::guardrails::Guard;
 use crate::guardrails::enforcement::reserve_removal;
 use crate::nodeclaim::NodeClaims;
+use crate::provisioning::Provisioner;
 use crate::status_reporter::Rejection;
 use crate::{Finding, Removal, UnplacedPod};
 use cluster::{ClusterState, Target};
@@ -50,7 +52,7 @@ impl ClusterController {
                     let why = "the node is not selected for removal any more";
                     self.note_ended_replacement(&claim, Rejection::Churn, why, ctx.now);
                 }
-                self.end_replacement(&claim, ctx);
+                end_replacement(&claim, ctx, &mut self.disruption, &mut self.provisioner, &mut self.state);
             } else if removed.contains(&claim) {
                 // It is there, and guardrails or the store may hold the removal back.
             } else if since + TIMEOUT <= ctx.now {
@@ -143,7 +145,7 @@ impl ClusterController {
             self.disruption.backoff.record_failure(&pool, claim, ctx.now);
         }
         self.note_ended_replacement(claim, Rejection::Scheduling, why, ctx.now);
-        self.end_replacement(claim, ctx);
+        end_replacement(claim, ctx, &mut self.disruption, &mut self.provisioner, &mut self.state);
         ctx.report_finding(Finding::ReplacementFailed { claim: claim.clone(), why: Text::from(why) });
     }
 
@@ -160,13 +162,19 @@ impl ClusterController {
         }
         self.with_status_reporter(now, |reporter, view| reporter.note_ended_replacement(claim, rejection, why, view));
     }
+}
 
-    pub(crate) fn end_replacement(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
-        self.state.end_replacement(claim);
-        self.disruption.planned_by.remove(claim);
-        self.provisioner.plan_with_kept_node(ctx.now);
-        self.disruption.mark_changed();
-    }
+pub(crate) fn end_replacement(
+    claim: &ClaimName,
+    ctx: &Context<'_>,
+    disruption: &mut Disruption,
+    provisioner: &mut Provisioner,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    state.end_replacement(claim);
+    disruption.planned_by.remove(claim);
+    provisioner.plan_with_kept_node(ctx.now);
+    disruption.mark_changed();
 }
 
 fn is_backing_off(

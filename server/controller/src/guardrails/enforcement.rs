@@ -102,23 +102,6 @@ impl ClusterController {
         removals
     }
 
-    /// Reserves the removals of machines whose replacement begins, all of them or none; returns whether it did. So no
-    /// machine is launched for one that may not be removed then.
-    pub(crate) fn reserve_removals(&mut self, removals: &[Removal], ctx: &mut Context<'_>) -> bool {
-        if !ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
-            return true;
-        }
-        let (admitted, held) = admit_removals(removals, ctx, &self.claims, &self.decisions);
-        if admitted < removals.len() {
-            self.guardrails.replace_removal_block(held.map(Block::from));
-            return false;
-        }
-        for removal in removals {
-            reserve_removal(&removal.claim, ctx, &self.claims);
-        }
-        true
-    }
-
     /// Those of `removals` whose replacements the limits of launches admit, one machine each at the price of what it
     /// replaces. The plan of their pods finds what is launched.
     pub(crate) fn limit_replacements(&mut self, mut removals: Vec<Removal>, ctx: &Context<'_>) -> Vec<Removal> {
@@ -136,6 +119,29 @@ impl ClusterController {
         }
         removals
     }
+}
+
+/// Reserves the removals of machines whose replacement begins, all of them or none; returns whether it did. So no
+/// machine is launched for one that may not be removed then.
+pub(crate) fn reserve_removals(
+    removals: &[Removal],
+    ctx: &mut Context<'_>,
+    guardrails: &mut ClusterGuardrails,
+    claims: &NodeClaims,
+    decisions: &DecisionQueue,
+) -> bool {
+    if !ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
+        return true;
+    }
+    let (admitted, held) = admit_removals(removals, ctx, claims, decisions);
+    if admitted < removals.len() {
+        guardrails.replace_removal_block(held.map(Block::from));
+        return false;
+    }
+    for removal in removals {
+        reserve_removal(&removal.claim, ctx, claims);
+    }
+    true
 }
 
 pub(crate) fn count_removals(removals: &[Removal], ctx: &mut Context<'_>, claims: &NodeClaims) {

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::disruption::DecisionQueue;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::population;
+use crate::nodeclaim::instance_inspection::inspect_instance_of;
 use crate::nodeclaim::{LostNode, ManagedClaim, NodeClaims, StageKind};
 use crate::step_view::StepView;
 use cluster::{ClusterState, Key, NodeRecord, Observation};
@@ -25,7 +26,7 @@ impl ClusterController {
         let verdict = evaluate_removal(Evidence::Terminating, facts, &RemovalConstraints::default());
         let may_begin = apply_gate_decision(BlockCause::NodeVanished, claim, verdict, ctx.now, &mut self.guardrails);
         if !may_begin {
-            self.inspect_instance_of(claim, ctx);
+            inspect_instance_of(claim, ctx, &mut self.gc, &self.claims, &self.uid);
         }
         may_begin
     }

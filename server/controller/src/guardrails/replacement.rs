@@ -16,8 +16,11 @@
 use super::disabled_guards::Guard;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
+use crate::disruption::Disruption;
 use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::{ManagedClaim, NodeClaims, StageKind};
+use crate::provisioning::Provisioner;
 use cluster::{ClusterState, NodeRecord, PodRecord, Target};
 use model::{ClaimName, Millis, Timestamp};
 
@@ -67,28 +70,6 @@ impl ClusterController {
         }
     }
 
-    /// Expires assignments, except those of pods on draining nodes.
-    pub(crate) fn expire_assignments(&mut self, ctx: &mut Context<'_>) {
-        if ctx.disabled_guards.is_enabled(Guard::Replacement) {
-            self.state.extend_assignments(ctx.now);
-        } else {
-            self.state.clear_successors();
-        }
-        if self.state.expire_assignments(ctx.now) {
-            self.provisioner.replan_displaced_pods(ctx.now);
-            self.disruption.mark_changed();
-        }
-    }
-
-    /// When pending pods are planned, or the plan in progress is abandoned; until then it is
-    /// unknown which empty nodes they need.
-    pub(crate) fn pending_plan_due(&self, ctx: &Context<'_>) -> Option<Timestamp> {
-        if !ctx.disabled_guards.is_enabled(Guard::Replacement) {
-            return None;
-        }
-        self.provisioner.needs_nodes_until(&self.state, ctx.settings, ctx.now)
-    }
-
     /// Begins the drains of `planned` that still wait for their plan, and not for more.
     pub(crate) fn begin_replaced_drains(&mut self, planned: &[ClaimName], ctx: &mut Context<'_>) {
         for claim in waiting_drains(ctx.now, &self.claims).into_iter().filter(|claim| planned.contains(claim)) {
@@ -98,6 +79,37 @@ impl ClusterController {
             self.drain_node(&claim, ctx);
         }
     }
+}
+
+/// Expires assignments, except those of pods on draining nodes.
+pub(crate) fn expire_assignments(
+    ctx: &mut Context<'_>,
+    disruption: &mut Disruption,
+    provisioner: &mut Provisioner,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    if ctx.disabled_guards.is_enabled(Guard::Replacement) {
+        state.extend_assignments(ctx.now);
+    } else {
+        state.clear_successors();
+    }
+    if state.expire_assignments(ctx.now) {
+        provisioner.replan_displaced_pods(ctx.now);
+        disruption.mark_changed();
+    }
+}
+
+/// When pending pods are planned, or the plan in progress is abandoned; until then it is
+/// unknown which empty nodes they need.
+pub(crate) fn pending_plan_due(
+    ctx: &Context<'_>,
+    provisioner: &Provisioner,
+    state: &ClusterState,
+) -> Option<Timestamp> {
+    if !ctx.disabled_guards.is_enabled(Guard::Replacement) {
+        return None;
+    }
+    provisioner.needs_nodes_until(state, ctx.settings, ctx.now)
 }
 
 /// Has the drain of an expired machine wait for its replacements, if its NodePool asks for it.

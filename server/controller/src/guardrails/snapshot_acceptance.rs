@@ -7,6 +7,7 @@ use super::quarantine::{LossEvidence, Quarantine, SuspectedLoss, detect_loss, de
 use super::{ObjectCounts, unannounced_deletions};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
 use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::NodeClaims;
 use crate::step_view::StepView;
@@ -89,7 +90,7 @@ impl ClusterController {
                 return Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())));
             }
         }
-        self.enter_quarantine(quarantine);
+        enter_quarantine(quarantine, &mut self.guardrails, &mut self.state);
         None
     }
 
@@ -113,29 +114,11 @@ impl ClusterController {
         };
         let mut reported = Box::new(self.state.clone());
         reported.apply(Observation::Delete(key), ctx.now);
-        self.restore_deleted_objects(ctx.now);
+        restore_deleted_objects(ctx.now, &mut self.guardrails, &mut self.state);
         let evidence = LossEvidence::UnannouncedDeletions { window_s: rule.window.as_secs() };
         let quarantine = new_quarantine(loss, evidence, (reported, has), ctx.now, ctx);
-        self.enter_quarantine(quarantine);
+        enter_quarantine(quarantine, &mut self.guardrails, &mut self.state);
         None
-    }
-
-    /// Rejects further observations; an earlier confirmation by the operator does not apply to
-    /// them.
-    fn enter_quarantine(&mut self, quarantine: Quarantine) {
-        self.guardrails.begin_quarantine(quarantine);
-        self.guardrails.end_confirmation();
-        self.state.mark_unsynced();
-    }
-
-    /// Restores objects that were deleted without announcement; the next snapshot shows what
-    /// happened to them.
-    pub(crate) fn restore_deleted_objects(&mut self, now: Timestamp) {
-        for object in self.guardrails.drain_unannounced_deletions() {
-            if !self.state.contains(&object) {
-                self.state.apply(Observation::upsert(object), now);
-            }
-        }
     }
 
     /// NodeClaims of managed machines that run, known here or recovered from launch rows.
@@ -169,18 +152,6 @@ impl ClusterController {
             created.is_some_and(|at| ctx.now.duration_since(at) >= ctx.settings.registration_timeout)
         };
         known.chain(self.recovered_running().map(|(claim, id)| (id.clone(), joined(claim)))).collect()
-    }
-
-    /// Requests a snapshot to compare with the rejected one, when it is due.
-    pub(crate) fn request_resync(&mut self, ctx: &mut Context<'_>) {
-        let connected = self.connected;
-        let Some(quarantine) = self.guardrails.quarantine_mut().filter(|q| connected && q.next_resync() <= ctx.now)
-        else {
-            return;
-        };
-        quarantine.schedule_resync(&ctx.settings.guardrails.quarantine, ctx.now);
-        let (cluster, reason) = (self.cluster.clone(), Text::from(quarantine.reason().to_string()));
-        ctx.effects.push(Effect::Resync { cluster, reason });
     }
 
     /// When the next snapshot is requested.
@@ -218,6 +189,39 @@ impl ClusterController {
             .counts_write_due(&ctx.settings.guardrails.quarantine, counts, ctx.now)
             .filter(|_| self.is_ready())
     }
+}
+
+/// Requests a snapshot to compare with the rejected one, when it is due.
+pub(crate) fn request_resync(ctx: &mut Context<'_>, guardrails: &mut ClusterGuardrails, connected: bool) {
+    let connected = connected;
+    let Some(quarantine) = guardrails.quarantine_mut().filter(|q| connected && q.next_resync() <= ctx.now) else {
+        return;
+    };
+    quarantine.schedule_resync(&ctx.settings.guardrails.quarantine, ctx.now);
+    let (cluster, reason) = (ctx.cluster.clone(), Text::from(quarantine.reason().to_string()));
+    ctx.effects.push(Effect::Resync { cluster, reason });
+}
+
+/// Restores objects that were deleted without announcement; the next snapshot shows what
+/// happened to them.
+pub(crate) fn restore_deleted_objects(
+    now: Timestamp,
+    guardrails: &mut ClusterGuardrails,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    for object in guardrails.drain_unannounced_deletions() {
+        if !state.contains(&object) {
+            state.apply(Observation::upsert(object), now);
+        }
+    }
+}
+
+/// Rejects further observations; an earlier confirmation by the operator does not apply to
+/// them.
+fn enter_quarantine(quarantine: Quarantine, guardrails: &mut ClusterGuardrails, state: &mut CopyOnWrite<ClusterState>) {
+    guardrails.begin_quarantine(quarantine);
+    guardrails.end_confirmation();
+    state.mark_unsynced();
 }
 
 /// Releases the quarantine on an operator's command; returns the reported state as a snapshot.

@@ -90,7 +90,7 @@ impl ClusterController {
             return Err(Refusal::Later("the agent is not connected".to_owned(), RETRY));
         }
         if !plan.unschedulable.is_empty() {
-            return Err(self.unplaced(&input, &report, ctx));
+            return Err(unplaced(&input, &report, ctx));
         }
         // Machines of static NodePools are launched by plans of pods.
         plan.static_nodes.clear();
@@ -122,20 +122,6 @@ impl ClusterController {
         Ok((input, (plan, report)))
     }
 
-    /// Why pods have no place. What a freeze or a spent allowance causes passes.
-    fn unplaced(&self, input: &PlanningInput, report: &PlanReport, ctx: &Context<'_>) -> Refusal {
-        let reasons = || report.unschedulable.iter().flat_map(|entry| entry.reasons.iter());
-        let first = report.unschedulable.first();
-        let sentences: Vec<String> = first.into_iter().flat_map(|entry| entry.reasons.iter()).map(sentence).collect();
-        let count = report.unschedulable.len();
-        let why = format!("{count} of its pods fit nowhere: {}", sentences.join("; "));
-        let is_frozen = input.pools.iter().any(|pool| freeze_of_launches(&pool.name, ctx).is_some());
-        if is_frozen || reasons().any(|reason| reason.code == ReasonCode::HeldBack) {
-            return Refusal::Later(why, ctx.settings.retry_delay);
-        }
-        Refusal::Never(why)
-    }
-
     /// Assumes the machines of a plan, books the places of its pods, and records both in one decision.
     fn book(
         &mut self,
@@ -164,6 +150,20 @@ impl ClusterController {
         };
         self.record_decision(decision, ctx);
     }
+}
+
+/// Why pods have no place. What a freeze or a spent allowance causes passes.
+fn unplaced(input: &PlanningInput, report: &PlanReport, ctx: &Context<'_>) -> Refusal {
+    let reasons = || report.unschedulable.iter().flat_map(|entry| entry.reasons.iter());
+    let first = report.unschedulable.first();
+    let sentences: Vec<String> = first.into_iter().flat_map(|entry| entry.reasons.iter()).map(sentence).collect();
+    let count = report.unschedulable.len();
+    let why = format!("{count} of its pods fit nowhere: {}", sentences.join("; "));
+    let is_frozen = input.pools.iter().any(|pool| freeze_of_launches(&pool.name, ctx).is_some());
+    if is_frozen || reasons().any(|reason| reason.code == ReasonCode::HeldBack) {
+        return Refusal::Later(why, ctx.settings.retry_delay);
+    }
+    Refusal::Never(why)
 }
 
 /// The places of the pods of a plan, whose machines are in the order of its nodes.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::node_class::NodeClassResolver;
 use crate::settings::ClassFacts;
 use crate::{Effect, Finding};
 use cluster::{ClassRecord, ClusterState};
@@ -46,18 +47,10 @@ impl ClusterController {
                 name: class.name.clone(),
                 uid: class.uid.clone(),
                 spec: Arc::clone(spec),
-                status: self.last_known_status(&class),
+                status: last_known_status(&class, &self.node_classes),
                 facts: Arc::clone(&facts),
             };
             ctx.effects.push(Effect::ResolveNodeClass(Box::new(query)));
-        }
-    }
-
-    /// What was resolved last, or else what the object shows: the previous owner's result.
-    fn last_known_status(&self, class: &ClassRecord) -> Arc<NodeClassStatus> {
-        match self.node_classes.resolved(&class.name) {
-            Some(resolved) => Arc::new(resolved.status.clone()),
-            None => Arc::clone(&class.status),
         }
     }
 
@@ -98,6 +91,14 @@ impl ClusterController {
                 ctx.effects.push(Effect::ReportFinding { cluster: self.cluster.clone(), finding });
             }
         }
+    }
+}
+
+/// What was resolved last, or else what the object shows: the previous owner's result.
+fn last_known_status(class: &ClassRecord, node_classes: &NodeClassResolver) -> Arc<NodeClassStatus> {
+    match node_classes.resolved(&class.name) {
+        Some(resolved) => Arc::new(resolved.status.clone()),
+        None => Arc::clone(&class.status),
     }
 }
 

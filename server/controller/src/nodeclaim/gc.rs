@@ -17,10 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{LaunchState, ListedInstance, Listing, ManagedClaim, StageKind};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
 use crate::guardrails::removal::BlockCause;
 use crate::guardrails::removal_gate::{admit_orphan_removal, may_have_hidden_node, most_nodes_vanished};
-use crate::nodeclaim::NodeClaims;
+use crate::nodeclaim::instance_inspection::inspect_instances;
 use crate::nodeclaim::missing_claims::snapshot_suspicious;
+use crate::nodeclaim::orphans::adopt_orphan;
+use crate::nodeclaim::{GarbageCollector, NodeClaims};
 use crate::{Effect, Finding};
 use cluster::ClusterState;
 use model::{ClaimName, Millis, ProviderId, Timestamp};
@@ -44,14 +47,6 @@ impl ClusterController {
         }
         self.collect_orphans(listing, after, ctx);
         self.terminate_unclaimed(listing, after, ctx);
-    }
-
-    /// Keeps what a complete listing says about the instances, for their drift.
-    pub(crate) fn record_listed_instances(&mut self, listing: &Listing, now: Timestamp) {
-        if listing.complete {
-            let listed = listing.instances.iter().map(|instance| (&instance.provider_id, &instance.details));
-            self.state.record_listed(listing.requested_at, listed, now);
-        }
     }
 
     /// Excludes launches whose instance has ended from the check for missing NodeClaims, which
@@ -81,7 +76,7 @@ impl ClusterController {
             .collect();
         // Before the second listing nothing is excluded, and never because of a suspicious listing.
         if !trusted {
-            self.inspect_instances(ended.clone(), ctx);
+            inspect_instances(ended.clone(), ctx, &mut self.gc, &self.uid);
         }
         let ended = ended.iter().filter(|(_, id)| trusted || self.gc.has_ended(id));
         let since = |claim: &ClaimName| self.gc.missing_since(claim).unwrap_or(listing.requested_at);
@@ -101,7 +96,7 @@ impl ClusterController {
         let mut orphans = BTreeMap::new();
         for instance in listing.instances.iter().filter(|instance| !instance.terminating) {
             if instance.cluster_uid != self.uid {
-                self.report_foreign(instance, ctx);
+                report_foreign(instance, ctx, &mut self.gc);
             } else if !is_owned(instance, &self.claims, &self.state) {
                 let since = self.gc.orphaned_since(&instance.provider_id).unwrap_or(listing.requested_at);
                 orphans.insert(instance.provider_id.clone(), since);
@@ -123,7 +118,7 @@ impl ClusterController {
         // While every Node is missing, an instance without a Node counts as in use.
         let in_use = has_node || may_have_hidden_node(&self.step_view(ctx.now));
         if in_use && !terminating {
-            self.adopt_orphan(instance, since, ctx);
+            adopt_orphan(instance, since, ctx, &mut self.claims, &mut self.gc, &mut self.state);
         } else {
             self.terminate_orphan(instance, ctx);
         }
@@ -137,13 +132,6 @@ impl ClusterController {
             self.gc.record_termination(provider_id.clone());
             let (cluster, cluster_uid, claim) = (self.cluster.clone(), self.uid.clone(), instance.claim.clone());
             ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim, provider_id });
-        }
-    }
-
-    fn report_foreign(&mut self, instance: &ListedInstance, ctx: &mut Context<'_>) {
-        let ListedInstance { provider_id, cluster_uid, .. } = instance.clone();
-        if self.gc.record_report(provider_id.clone()) {
-            ctx.report_finding(Finding::ForeignInstance { provider_id, cluster_uid });
         }
     }
 
@@ -176,7 +164,7 @@ impl ClusterController {
         };
         self.guardrails.retain_waiting_removals(BlockCause::Foreign, is_foreign);
         self.gc.replace_missing(missing);
-        self.inspect_instances(due, ctx);
+        inspect_instances(due, ctx, &mut self.gc, &self.uid);
     }
 
     /// Whether a listing requested at `requested_at` must contain the machine's instance.
@@ -192,6 +180,21 @@ impl ClusterController {
                 old && !machine.provider_id().is_empty()
             }
         }
+    }
+}
+
+fn report_foreign(instance: &ListedInstance, ctx: &mut Context<'_>, gc: &mut GarbageCollector) {
+    let ListedInstance { provider_id, cluster_uid, .. } = instance.clone();
+    if gc.record_report(provider_id.clone()) {
+        ctx.report_finding(Finding::ForeignInstance { provider_id, cluster_uid });
+    }
+}
+
+/// Keeps what a complete listing says about the instances, for their drift.
+pub(crate) fn record_listed_instances(listing: &Listing, now: Timestamp, state: &mut CopyOnWrite<ClusterState>) {
+    if listing.complete {
+        let listed = listing.instances.iter().map(|instance| (&instance.provider_id, &instance.details));
+        state.record_listed(listing.requested_at, listed, now);
     }
 }
 

@@ -12,6 +12,7 @@ use super::{LaunchState, Listing, ManagedClaim, StageKind};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::guardrails::removal::ListingLoss;
+use crate::nodeclaim::{GarbageCollector, NodeClaims};
 use crate::{Effect, Finding};
 use model::{ClaimName, Millis, ProviderId, Text, Timestamp};
 
@@ -71,29 +72,39 @@ impl ClusterController {
         let all = machines.map(ManagedClaim::provider_id).chain(left);
         all.filter(|id| !self.gc.has_ended(id) && !self.region.is_elsewhere(id)).cloned().collect()
     }
+}
 
-    /// Inspects those of `missing` (NodeClaim, provider id) that were not inspected lately, the
-    /// least recently inspected first.
-    pub(crate) fn inspect_instances(&mut self, mut missing: Vec<(ClaimName, ProviderId)>, ctx: &mut Context<'_>) {
-        let known = &self.gc;
-        missing.retain(|(_, id)| {
-            known.last_inspected(id).is_none_or(|at| ctx.now.duration_since(at) >= INSPECTION_INTERVAL)
-        });
-        missing.sort_by_key(|(_, id)| known.last_inspected(id));
-        let inconclusive = self.gc.suspicion().is_some() && !self.gc.inspections_find_ended();
-        let most = if inconclusive { MAX_INSPECTIONS_IF_SUSPICIOUS } else { MAX_INSPECTIONS };
-        for (claim, provider_id) in missing.into_iter().take(most) {
-            self.gc.record_inspection(provider_id.clone(), INSPECTION_RETENTION, ctx.now);
-            request_inspection(claim, provider_id, ctx, &self.uid);
-        }
+/// Inspects the instance of `claim`, unless it was inspected lately.
+pub(crate) fn inspect_instance_of(
+    claim: &ClaimName,
+    ctx: &mut Context<'_>,
+    gc: &mut GarbageCollector,
+    claims: &NodeClaims,
+    uid: &Text,
+) {
+    let Some(provider_id) = claims.get(claim).map(|machine| machine.provider_id().clone()) else { return };
+    if !provider_id.is_empty() {
+        inspect_instances(vec![(claim.clone(), provider_id)], ctx, gc, uid);
     }
+}
 
-    /// Inspects the instance of `claim`, unless it was inspected lately.
-    pub(crate) fn inspect_instance_of(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        let Some(provider_id) = self.claims.get(claim).map(|machine| machine.provider_id().clone()) else { return };
-        if !provider_id.is_empty() {
-            self.inspect_instances(vec![(claim.clone(), provider_id)], ctx);
-        }
+/// Inspects those of `missing` (NodeClaim, provider id) that were not inspected lately, the
+/// least recently inspected first.
+pub(crate) fn inspect_instances(
+    mut missing: Vec<(ClaimName, ProviderId)>,
+    ctx: &mut Context<'_>,
+    gc: &mut GarbageCollector,
+    uid: &Text,
+) {
+    let known = &*gc;
+    missing
+        .retain(|(_, id)| known.last_inspected(id).is_none_or(|at| ctx.now.duration_since(at) >= INSPECTION_INTERVAL));
+    missing.sort_by_key(|(_, id)| known.last_inspected(id));
+    let inconclusive = gc.suspicion().is_some() && !gc.inspections_find_ended();
+    let most = if inconclusive { MAX_INSPECTIONS_IF_SUSPICIOUS } else { MAX_INSPECTIONS };
+    for (claim, provider_id) in missing.into_iter().take(most) {
+        gc.record_inspection(provider_id.clone(), INSPECTION_RETENTION, ctx.now);
+        request_inspection(claim, provider_id, ctx, uid);
     }
 }
 

@@ -10,13 +10,14 @@ use std::collections::BTreeSet;
 use super::{DrainTerms, LaunchOutcome, LaunchedInstance, ManagedClaim, StageKind, TerminationReason};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
 use crate::guardrails::enforcement::count_launch_attempts;
 use crate::guardrails::removal_gate::drop_stale_blocks;
 use crate::launch_evidence::ReadyNode;
 use crate::launch_template::launch_template;
 use crate::nodeclaim::NodeClaims;
-use crate::nodeclaim::termination_calls::{retry_cloud_call, retry_later, terminate_instance};
-use crate::provisioning::probing::options_without_capacity;
+use crate::nodeclaim::termination_calls::{delete_claim, retry_cloud_call, retry_later, terminate_instance};
+use crate::provisioning::probing::{close_launch, options_without_capacity, probe_holder, report_offerings};
 use crate::status_reporter::StatusReporter;
 use crate::{
     DecidedLaunch, Decision, DecisionId, DecisionReason, Effect, Instruction, InstructionId, Launched, PlannedMachine,
@@ -38,19 +39,6 @@ const MAX_ATTEMPTS: u32 = 3;
 const OBSERVATION_WAIT: Millis = Millis::from_secs(5);
 
 impl ClusterController {
-    /// Adds machines for launched NodeClaims of this server that the cluster shows.
-    pub(crate) fn adopt_claims(&mut self, now: Timestamp) {
-        let unknown: Vec<&ClaimRecord> = (self.state.claims())
-            .filter(|claim| claim.ours && claim.is_launched() && !self.claims.contains(&claim.name))
-            .filter(|claim| !self.state.is_marked_for_deletion(&claim.name))
-            .collect();
-        let found: Vec<ManagedClaim> =
-            unknown.into_iter().map(|claim| machine_of_claim(claim, now, &self.state)).collect();
-        for machine in found {
-            self.claims.insert(machine);
-        }
-    }
-
     /// Advances all machines as far as the observed state permits. Initialized machines, the large
     /// majority, are skipped unless their deletion was requested.
     pub(crate) fn advance_machines(&mut self, ctx: &mut Context<'_>) {
@@ -87,9 +75,11 @@ impl ClusterController {
             StageKind::Launched | StageKind::Registered
                 if free && complete_facts(claim, ctx, &mut self.claims, &self.state) => {}
             StageKind::Launched => self.advance_launched(claim, elapsed, free, ctx),
-            StageKind::Registered => self.advance_registered(claim, free, ctx),
+            StageKind::Registered => advance_registered(claim, free, ctx, &mut self.claims, &mut self.state),
             StageKind::Draining if free => self.drain_node(claim, ctx),
-            StageKind::Deleting if free => self.delete_claim(claim, None, ctx),
+            StageKind::Deleting if free => {
+                delete_claim(claim, None, ctx, &mut self.claims, &mut self.history, &mut self.state)
+            }
             StageKind::Launching | StageKind::Terminating => retry_cloud_call(claim, ctx, &mut self.claims, &self.uid),
             _ => {}
         }
@@ -146,18 +136,6 @@ impl ClusterController {
         }
     }
 
-    fn advance_registered(&mut self, claim: &ClaimName, free: bool, ctx: &mut Context<'_>) {
-        let Some(node) = self.state.node_of_claim(claim) else { return };
-        if node.is_initialized() {
-            record_ready_time(claim, ctx, &self.claims, &self.state);
-            self.claims.get_mut(claim).map(|machine| machine.complete_initialization(ctx.now));
-            self.state.expire_assignments_to(claim, ctx.now + NOMINATION_WINDOW);
-        } else if free && self.state.claim(claim).is_some_and(|record| is_complete(node, record)) {
-            let node = node.name.clone();
-            self.claims.instruct(Instruction::InitializeNode { claim: claim.clone(), node }, ctx);
-        }
-    }
-
     /// Handles the acknowledgement of an instruction.
     pub(crate) fn handle_ack(&mut self, id: InstructionId, ctx: &mut Context<'_>) {
         if self.status_reporter.complete_status_write(id, false, ctx.now) {
@@ -171,7 +149,9 @@ impl ClusterController {
         machine.postpone(ctx.now + wait);
         match machine.stage() {
             StageKind::Creating if machine.begin_launch(ctx.now) => self.launch_available(&claim, ctx),
-            StageKind::Creating => self.delete_claim(&claim, None, ctx),
+            StageKind::Creating => {
+                delete_claim(&claim, None, ctx, &mut self.claims, &mut self.history, &mut self.state)
+            }
             StageKind::Draining if self.may_terminate_without_node(&claim, ctx) => {
                 terminate_instance(&claim, None, ctx, &mut self.claims, &self.uid);
             }
@@ -179,7 +159,7 @@ impl ClusterController {
                 self.claims.remove(&claim);
                 self.state.forget_claim(&claim);
                 drop_stale_blocks(&mut self.guardrails, &self.claims);
-                self.close_launch(&claim, ctx);
+                close_launch(&claim, ctx, &mut self.recovery);
             }
             _ => {}
         }
@@ -203,7 +183,7 @@ impl ClusterController {
             let decision = machine.decision();
             self.claims.remove(&claim);
             self.state.forget_claim(&claim);
-            self.close_launch(&claim, ctx);
+            close_launch(&claim, ctx, &mut self.recovery);
             self.record_refused_claim(&claim, decision, reason, ctx);
             let error = format!("cannot create NodeClaim {claim}: {reason}");
             return self.provisioner.record_failed_launch(error, again);
@@ -238,7 +218,7 @@ impl ClusterController {
         let instance = LaunchedInstance { instance_type, zone, capacity_type, price };
         let Some(machine) = self.claims.get_mut(&claim) else { return };
         let Some(outcome) = machine.complete_launch(attempt, provider_id, instance, ctx.now) else { return };
-        self.report_offerings(&claim, unavailable, ctx);
+        report_offerings(&claim, unavailable, ctx, &self.claims, &self.state);
         self.state.record_launch(&claim, &facts);
         count_launch_attempts(&claim, ctx, &mut self.guardrails, &self.claims, &self.state);
         match outcome {
@@ -281,22 +261,22 @@ impl ClusterController {
                 let all =
                     if unavailable.is_empty() { options_without_capacity(claim, &self.claims) } else { unavailable };
                 let reason = TerminationReason::insufficient_capacity(&all);
-                self.report_offerings(claim, all, ctx);
+                report_offerings(claim, all, ctx, &self.claims, &self.state);
                 self.give_up_launch(claim, reason, ctx);
             }
             LaunchFailure::Refused { code, message, .. } => {
-                ctx.offerings.release_probes(&self.probe_holder(claim));
+                ctx.offerings.release_probes(&probe_holder(claim, &self.cluster));
                 let reason = TerminationReason::LaunchRejected { code, message: Text::from(message) };
                 self.fail_replacements_waiting_for(claim, &reason.to_string(), ctx);
                 self.provisioner.record_failed_launch(reason.to_string(), now + ctx.settings.retry_delay);
-                self.delete_claim(claim, Some(reason), ctx);
+                delete_claim(claim, Some(reason), ctx, &mut self.claims, &mut self.history, &mut self.state);
             }
         }
     }
 
     /// No option of the machine has capacity: its pods are planned again.
     fn give_up_launch(&mut self, claim: &ClaimName, reason: TerminationReason, ctx: &mut Context<'_>) {
-        self.delete_claim(claim, Some(reason), ctx);
+        delete_claim(claim, Some(reason), ctx, &mut self.claims, &mut self.history, &mut self.state);
         self.provisioner.replan_displaced_pods(ctx.now);
     }
 
@@ -305,7 +285,7 @@ impl ClusterController {
     fn launch_available(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let Some(decided) = self.claims.get(claim).and_then(|machine| machine.launch_order(ctx.now)) else { return };
         let LaunchOrder { options, capacity_type, repeats, .. } = decided.machine.launch;
-        let holder = self.probe_holder(claim);
+        let holder = probe_holder(claim, &self.cluster);
         let is_available =
             |option: &LaunchOption| ctx.offerings.is_available(option, capacity_type, Some(&holder), ctx.now);
         if repeats || options.iter().all(is_available) {
@@ -338,9 +318,46 @@ impl ClusterController {
     /// evidence.
     pub(crate) fn delete_gone_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         if self.claims.get(claim).is_some_and(|machine| machine.stage() != StageKind::Deleting) {
-            self.delete_claim(claim, Some(TerminationReason::InstanceGone), ctx);
+            delete_claim(
+                claim,
+                Some(TerminationReason::InstanceGone),
+                ctx,
+                &mut self.claims,
+                &mut self.history,
+                &mut self.state,
+            );
             self.provisioner.replan_displaced_pods(ctx.now);
         }
+    }
+}
+
+fn advance_registered(
+    claim: &ClaimName,
+    free: bool,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    let Some(node) = state.node_of_claim(claim) else { return };
+    if node.is_initialized() {
+        record_ready_time(claim, ctx, claims, state);
+        claims.get_mut(claim).map(|machine| machine.complete_initialization(ctx.now));
+        state.expire_assignments_to(claim, ctx.now + NOMINATION_WINDOW);
+    } else if free && state.claim(claim).is_some_and(|record| is_complete(node, record)) {
+        let node = node.name.clone();
+        claims.instruct(Instruction::InitializeNode { claim: claim.clone(), node }, ctx);
+    }
+}
+
+/// Adds machines for launched NodeClaims of this server that the cluster shows.
+pub(crate) fn adopt_claims(now: Timestamp, claims: &mut NodeClaims, state: &ClusterState) {
+    let unknown: Vec<&ClaimRecord> = (state.claims())
+        .filter(|claim| claim.ours && claim.is_launched() && !claims.contains(&claim.name))
+        .filter(|claim| !state.is_marked_for_deletion(&claim.name))
+        .collect();
+    let found: Vec<ManagedClaim> = unknown.into_iter().map(|claim| machine_of_claim(claim, now, state)).collect();
+    for machine in found {
+        claims.insert(machine);
     }
 }
 

@@ -19,10 +19,11 @@ use super::{ListedInstance, Listing, ManagedClaim, StageKind, TerminationReason}
 use crate::Finding;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
 use crate::guardrails::removal_gate::{keep_disruption_policies, nodes_lost_by};
-use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::lifecycle::machine_of_claim;
 use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
+use crate::nodeclaim::{GarbageCollector, NodeClaims};
 use cluster::{ClaimRecord, ClusterState, Key, Observation};
 use model::labels::NODEPOOL;
 use model::{ClaimName, Millis, PoolName, ProviderId, Timestamp};
@@ -50,20 +51,6 @@ impl ClusterController {
         }
     }
 
-    /// Adopts an orphaned instance that has a Node, or may have one, under a synthetic NodeClaim,
-    /// so that it is drained rather than terminated. A second instance of the same NodeClaim is
-    /// adopted under its own instance id.
-    pub(crate) fn adopt_orphan(&mut self, instance: &ListedInstance, since: Timestamp, ctx: &Context<'_>) {
-        let ListedInstance { claim, provider_id, .. } = instance;
-        let free = !claim.is_empty() && !self.claims.contains(claim) && self.state.claim(claim).is_none();
-        let own = provider_id.rsplit('/').next().unwrap_or_default();
-        let name = if free { claim.clone() } else { ClaimName::from(own) };
-        let record = synthesize_claim(&name, provider_id, &self.state);
-        self.claims.insert(machine_of_claim(&record, ctx.now, &self.state));
-        self.state.assume_claim(record);
-        self.gc.record_unclaimed(name, since);
-    }
-
     /// Terminates machines whose instance runs and whose NodeClaim the snapshot has lacked for the
     /// collection period.
     pub(crate) fn terminate_unclaimed(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) {
@@ -86,6 +73,27 @@ impl ClusterController {
         let due_now: BTreeSet<ClaimName> = due.iter().cloned().collect();
         self.terminate_deleted_by_hand(due, &due_now, &TerminationReason::ClaimRemoved, ctx);
     }
+}
+
+/// Adopts an orphaned instance that has a Node, or may have one, under a synthetic NodeClaim,
+/// so that it is drained rather than terminated. A second instance of the same NodeClaim is
+/// adopted under its own instance id.
+pub(crate) fn adopt_orphan(
+    instance: &ListedInstance,
+    since: Timestamp,
+    ctx: &Context<'_>,
+    claims: &mut NodeClaims,
+    gc: &mut GarbageCollector,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    let ListedInstance { claim, provider_id, .. } = instance;
+    let free = !claim.is_empty() && !claims.contains(claim) && state.claim(claim).is_none();
+    let own = provider_id.rsplit('/').next().unwrap_or_default();
+    let name = if free { claim.clone() } else { ClaimName::from(own) };
+    let record = synthesize_claim(&name, provider_id, state);
+    claims.insert(machine_of_claim(&record, ctx.now, state));
+    state.assume_claim(record);
+    gc.record_unclaimed(name, since);
 }
 
 /// A NodeClaim in place of one that is not observed, from the Node of its instance if there is

@@ -26,10 +26,13 @@ use std::collections::BTreeSet;
 use super::{DecidedLaunch, DrainTerms, LaunchState, ManagedClaim, OpenLaunch, PendingRecovery, TerminationReason};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
+use crate::disruption::replacement_recovery::{restore_places, resume_replacements};
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::lifecycle::launch_instance;
 use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
 use crate::nodeclaim::orphans::synthesize_claim;
+use crate::nodeclaim::termination_calls::delete_claim;
 use crate::{Effect, Finding, Instruction, PlannedMachine, order};
 use cluster::{ClaimRecord, ClusterState, Target};
 use model::drain::RecordedDrain;
@@ -65,12 +68,12 @@ impl ClusterController {
         let launches = self.recovery.complete();
         self.gc.reset(ctx.now);
         // Pods of a machine that is replaced need a node: their launches are recovered for them.
-        let resumed = self.resume_replacements(ctx);
+        let resumed = resume_replacements(ctx, &mut self.disruption, &mut self.state, &self.claims);
         let rows: BTreeSet<ClaimName> = launches.iter().map(|launch| launch.claim.clone()).collect();
         for launch in launches {
             self.recover_launch(launch, ctx);
         }
-        self.restore_places(resumed, ctx);
+        restore_places(resumed, ctx, &mut self.state);
         self.resume_drains(ctx);
         report_unrecorded_claims(&rows, ctx, &self.claims, &self.state);
     }
@@ -103,7 +106,7 @@ impl ClusterController {
             // The pods of the launch keep their assignment, unless it failed: nothing plans them again when it is deleted.
             if self.claims.get(&claim).is_some_and(|machine| !machine.stage().is_terminating()) {
                 let pods = planned.map(|decided| decided.machine.pods).unwrap_or_default();
-                self.reassign_pods(&claim, &pods, ctx.now);
+                reassign_pods(&claim, &pods, ctx.now, &mut self.state);
             }
             return;
         }
@@ -116,7 +119,14 @@ impl ClusterController {
                     Some(decided) => insert_recovered_launch(*decided, attempt, ctx.now, &mut self.claims, &self.state),
                     None => self.claims.insert(recovered_claim(&claim, None, ctx.now, &self.state)),
                 }
-                self.delete_claim(&claim, Some(TerminationReason::LaunchFailed(why)), ctx);
+                delete_claim(
+                    &claim,
+                    Some(TerminationReason::LaunchFailed(why)),
+                    ctx,
+                    &mut self.claims,
+                    &mut self.history,
+                    &mut self.state,
+                );
             }
             (LaunchState::Open, Some(decided)) => self.recover_open_launch(claim, attempt, decided, ctx),
             (LaunchState::Open, None) => ctx.report_finding(Finding::UnreadableLaunch { claim }),
@@ -133,12 +143,12 @@ impl ClusterController {
         ctx: &mut Context<'_>,
     ) {
         let seen = self.state.is_claim_observed(&claim);
-        let wanted = self.reassign_pods(&claim, &decided.machine.pods, ctx.now);
+        let wanted = reassign_pods(&claim, &decided.machine.pods, ctx.now, &mut self.state);
         let fresh = ctx.now.duration_since(decided.at) < TOKEN_LIFETIME;
         let planned = decided.machine.clone();
         let id = decided.decision;
         insert_recovered_launch(*decided, attempt, ctx.now, &mut self.claims, &self.state);
-        self.assume_recovered_claim(&planned, seen, ctx.now);
+        assume_recovered_claim(&planned, seen, ctx.now, &mut self.state);
         // The NodeClaim of a call that may have succeeded is kept: deleting it would orphan the
         // instance.
         let ordered_for = &planned.launch.cluster_uid;
@@ -146,7 +156,14 @@ impl ClusterController {
         let may_have_gone_out = seen && fresh && here;
         let still_wanted = wanted && fresh && here && self.is_still_valid(id, &planned, ctx);
         if !may_have_gone_out && !still_wanted {
-            self.delete_claim(&claim, Some(TerminationReason::NotLaunched), ctx);
+            delete_claim(
+                &claim,
+                Some(TerminationReason::NotLaunched),
+                ctx,
+                &mut self.claims,
+                &mut self.history,
+                &mut self.state,
+            );
             self.provisioner.replan_displaced_pods(ctx.now);
         } else if seen {
             self.claims.get_mut(&claim).map(|machine| machine.begin_launch(ctx.now));
@@ -178,29 +195,6 @@ impl ClusterController {
         ctx.effects.push(Effect::Describe { cluster: self.cluster.clone(), claim, attempt, provider_id });
     }
 
-    /// Counts the capacity of a launching machine again.
-    fn assume_recovered_claim(&mut self, planned: &PlannedMachine, seen: bool, now: Timestamp) {
-        let pool = self.state.pool(&planned.claim.pool).map(|record| &record.pool);
-        let expected = order::expected_claim_of_order(planned, pool, now);
-        if seen {
-            self.state.set_expected_resources(&planned.claim.name, &expected);
-        } else {
-            self.state.assume_claim(expected);
-        }
-    }
-
-    /// Assigns those of `pods` that still wait to `claim`; returns whether any does, or whether
-    /// there were none.
-    fn reassign_pods(&mut self, claim: &ClaimName, pods: &[PodKey], now: Timestamp) -> bool {
-        let waits = |key: &&PodKey| self.state.pod(key).is_some_and(|pod| self.state.is_demand(pod, now));
-        let waiting: Vec<PodKey> = pods.iter().filter(waits).cloned().collect();
-        let wanted = pods.is_empty() || !waiting.is_empty();
-        for key in waiting {
-            self.state.assign_pod(key, Target::Claim(claim.clone()), None);
-        }
-        wanted
-    }
-
     /// Resumes drains in progress, with their original deadline. The proof of a drain is the annotation that names the
     /// NodeClaim: the taint alone may be anybody's.
     fn resume_drains(&mut self, ctx: &mut Context<'_>) {
@@ -214,6 +208,29 @@ impl ClusterController {
             let terms = DrainTerms { deadline, ..DrainTerms::default() };
             self.begin_termination(&claim, TerminationReason::BegunBeforeTakeover { why }, terms, ctx);
         }
+    }
+}
+
+/// Assigns those of `pods` that still wait to `claim`; returns whether any does, or whether
+/// there were none.
+fn reassign_pods(claim: &ClaimName, pods: &[PodKey], now: Timestamp, state: &mut CopyOnWrite<ClusterState>) -> bool {
+    let waits = |key: &&PodKey| state.pod(key).is_some_and(|pod| state.is_demand(pod, now));
+    let waiting: Vec<PodKey> = pods.iter().filter(waits).cloned().collect();
+    let wanted = pods.is_empty() || !waiting.is_empty();
+    for key in waiting {
+        state.assign_pod(key, Target::Claim(claim.clone()), None);
+    }
+    wanted
+}
+
+/// Counts the capacity of a launching machine again.
+fn assume_recovered_claim(planned: &PlannedMachine, seen: bool, now: Timestamp, state: &mut CopyOnWrite<ClusterState>) {
+    let pool = state.pool(&planned.claim.pool).map(|record| &record.pool);
+    let expected = order::expected_claim_of_order(planned, pool, now);
+    if seen {
+        state.set_expected_resources(&planned.claim.name, &expected);
+    } else {
+        state.assume_claim(expected);
     }
 }
 

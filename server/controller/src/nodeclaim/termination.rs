@@ -5,8 +5,13 @@ use super::{DrainTerms, ManagedClaim, StageKind, TerminationReason};
 use crate::Finding;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
+use crate::moved_shares::record_pods_moved_again;
 use crate::nodeclaim::missing_claims::snapshot_suspicious;
 use crate::nodeclaim::termination_calls::terminate_instance;
+use crate::provisioning::Provisioner;
+use crate::status_reporter::StatusReporter;
+use cluster::ClusterState;
 use model::{ClaimName, Text};
 
 impl ClusterController {
@@ -23,7 +28,7 @@ impl ClusterController {
         if stage.is_terminating() {
             return;
         }
-        self.record_pods_moved_again(claim, ctx);
+        record_pods_moved_again(claim, ctx, &mut self.state);
         self.state.mark_for_deletion(claim);
         self.provisioner.replan_displaced_pods(ctx.now);
         match stage {
@@ -57,7 +62,7 @@ impl ClusterController {
         if !self.claims.get_mut(claim).is_some_and(|machine| machine.cancel_drain(ctx.now)) {
             return;
         }
-        self.keep_machine(claim, ctx);
+        keep_machine(claim, ctx, &mut self.provisioner, &mut self.state, &mut self.status_reporter);
         ctx.report_finding(Finding::NodeOccupied { claim: claim.clone(), why: Text::from(why) });
     }
 
@@ -73,16 +78,22 @@ impl ClusterController {
             self.claims.iter().filter(is_claimed).map(|machine| machine.name().clone()).collect();
         for claim in claimed {
             if self.claims.get_mut(&claim).is_some_and(|machine| machine.cancel_drain_of_claimed(ctx.now)) {
-                self.keep_machine(&claim, ctx);
+                keep_machine(&claim, ctx, &mut self.provisioner, &mut self.state, &mut self.status_reporter);
             }
         }
     }
+}
 
-    /// Follows from a termination that was cancelled.
-    fn keep_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        self.state.unmark_for_deletion(claim);
-        self.status_reporter.clear_disruption(claim);
-        ctx.guardrails.cancel_removal(&self.cluster, claim);
-        self.provisioner.plan_with_kept_node(ctx.now);
-    }
+/// Follows from a termination that was cancelled.
+fn keep_machine(
+    claim: &ClaimName,
+    ctx: &mut Context<'_>,
+    provisioner: &mut Provisioner,
+    state: &mut CopyOnWrite<ClusterState>,
+    status_reporter: &mut StatusReporter,
+) {
+    state.unmark_for_deletion(claim);
+    status_reporter.clear_disruption(claim);
+    ctx.guardrails.cancel_removal(&ctx.cluster, claim);
+    provisioner.plan_with_kept_node(ctx.now);
 }

@@ -2,11 +2,13 @@
 
 use super::managed_claim::CloudRetry;
 use super::{DrainTerms, ManagedClaim, TerminationReason};
-use crate::cluster_controller::ClusterController;
+use crate::cluster_controller::{ClusterController, History};
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
 use crate::{Effect, Finding, Instruction};
+use cluster::ClusterState;
 use model::{ClaimName, Text};
 
 impl ClusterController {
@@ -35,23 +37,30 @@ impl ClusterController {
             None => terminate_instance(claim, None, ctx, &mut self.claims, &self.uid),
         }
     }
+}
 
-    /// Deletes Node and NodeClaim of a machine whose instance is gone, or was never launched.
-    /// `reason` is needed for a machine that is not terminating.
-    pub(crate) fn delete_claim(&mut self, claim: &ClaimName, reason: Option<TerminationReason>, ctx: &mut Context<'_>) {
-        let Some(machine) = self.claims.get_mut(claim) else { return };
-        if !machine.begin_deletion(reason, ctx.now) {
-            return;
-        }
-        let (provider_id, reason) = (machine.provider_id().clone(), machine.termination_message());
-        let node = self.state.node_of_claim(claim).map(|node| node.name.clone());
-        // The NodeClaim may be deleted before its Node, which is then the Node of no machine.
-        if let Some(node) = &node {
-            self.history.removed_nodes.record(node.clone(), machine, ctx.now);
-        }
-        self.state.mark_for_deletion(claim);
-        self.claims.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, ctx);
+/// Deletes Node and NodeClaim of a machine whose instance is gone, or was never launched.
+/// `reason` is needed for a machine that is not terminating.
+pub(crate) fn delete_claim(
+    claim: &ClaimName,
+    reason: Option<TerminationReason>,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    history: &mut History,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    let Some(machine) = claims.get_mut(claim) else { return };
+    if !machine.begin_deletion(reason, ctx.now) {
+        return;
     }
+    let (provider_id, reason) = (machine.provider_id().clone(), machine.termination_message());
+    let node = state.node_of_claim(claim).map(|node| node.name.clone());
+    // The NodeClaim may be deleted before its Node, which is then the Node of no machine.
+    if let Some(node) = &node {
+        history.removed_nodes.record(node.clone(), machine, ctx.now);
+    }
+    state.mark_for_deletion(claim);
+    claims.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, ctx);
 }
 
 /// Retries the cloud call for `claim` that was refused, or whose instance was unknown, when it

@@ -6,6 +6,7 @@ use super::plan_assignment::launch_view;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::nodeclaim::{NodeClaims, StageKind};
+use crate::provisioning::probing::{close_launch, probe_holder};
 use crate::{Decision, DecisionId, Instruction, PlannedMachine};
 use cluster::ClusterState;
 use model::resources::NODES;
@@ -20,7 +21,7 @@ impl ClusterController {
         for planned in &decision.launches {
             let claim = &planned.claim.name;
             let Some(machine) = self.claims.get(claim) else {
-                self.close_launch(claim, ctx);
+                close_launch(claim, ctx, &mut self.recovery);
                 continue;
             };
             if machine.stage() != StageKind::Planned {
@@ -34,7 +35,7 @@ impl ClusterController {
                 ctx.guardrails.cancel_launch(&self.cluster, claim);
                 self.claims.remove(claim);
                 self.state.forget_claim(claim);
-                self.close_launch(claim, ctx);
+                close_launch(claim, ctx, &mut self.recovery);
                 self.provisioner.replan_displaced_pods(ctx.now);
             }
         }
@@ -48,7 +49,7 @@ impl ClusterController {
         let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
         let order = &planned.launch;
         view.launchable_pool(&planned.claim.pool, revision).is_some()
-            && view.has_available(&order.options, order.capacity_type, Some(&self.probe_holder(claim)))
+            && view.has_available(&order.options, order.capacity_type, Some(&probe_holder(claim, &self.cluster)))
             && within_limits(id, &planned.claim.pool, &self.claims, &self.state)
     }
 }

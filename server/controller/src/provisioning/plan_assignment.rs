@@ -5,10 +5,12 @@ use super::LaunchView;
 use super::launch_lane::LaneFacts;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
 use crate::guardrails::enforcement::{count_launches, exclude_backed_off_pods, exclude_frozen_pools};
 use crate::guardrails::{BackedOffPods, ClusterGuardrails};
 use crate::launch_template::launch_template;
 use crate::nodeclaim::{ManagedClaim, NodeClaims};
+use crate::provisioning::probing::probe_holder;
 use crate::provisioning::{InterruptedOwners, Provisioner};
 use crate::unavailable_offerings::Probing;
 use crate::{DecisionId, PlannedMachine, order};
@@ -30,7 +32,7 @@ impl ClusterController {
         let id = DecisionId(ctx.next_id());
         let machines = self.assume_machines(input, plan, id, ctx);
         count_launches(input, &machines, planned_nodes(plan), ctx);
-        let placed = self.assign_placements(input, plan, ctx.now);
+        let placed = assign_placements(input, plan, ctx.now, &mut self.state);
         if !placed.is_empty() {
             self.nominator.schedule_nominations(ctx.now);
         }
@@ -52,7 +54,7 @@ impl ClusterController {
                 let (pool, identity) = (&input.pools[node.pool as usize].name, ctx.settings.identity);
                 let name = order::generate_claim_name(&self.cluster, &self.state, pool, identity, || ctx.next_id());
                 let mut machine = order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, name, id);
-                let holder = self.probe_holder(&machine.claim.name);
+                let holder = probe_holder(&machine.claim.name, &self.cluster);
                 ctx.offerings.take_options(&mut machine.launch.options, node.capacity_type, &holder, ctx.now);
                 let (pool, options) = (&input.pools[node.pool as usize], &machine.launch.options);
                 machine.launch.template = launch_template(&self.state, ctx.settings, pool, &machine.claim, options);
@@ -75,32 +77,37 @@ impl ClusterController {
         }
         machines
     }
+}
 
-    fn assign_placements(&mut self, input: &PlanningInput, plan: &Plan, now: Timestamp) -> Vec<(PodKey, NodeName)> {
-        let soon = now + NOMINATION_WINDOW;
-        let mut placed = Vec::new();
-        for (pod, node) in &plan.placements {
-            let node = &input.nodes[*node as usize];
-            let claim = match node.stage {
-                NodeStage::InFlight => Some(ClaimName::from(node.name.as_text())),
-                NodeStage::Registered => {
-                    let record = self.state.node(&node.name);
-                    record.and_then(|record| self.state.claim_of_node(record)).map(|claim| claim.name.clone())
-                }
-                NodeStage::Initialized | NodeStage::Deleting => None,
-            };
-            let key = input.pods[*pod as usize].key();
-            if self.state.pod(&key).is_none() {
-                continue;
+fn assign_placements(
+    input: &PlanningInput,
+    plan: &Plan,
+    now: Timestamp,
+    state: &mut CopyOnWrite<ClusterState>,
+) -> Vec<(PodKey, NodeName)> {
+    let soon = now + NOMINATION_WINDOW;
+    let mut placed = Vec::new();
+    for (pod, node) in &plan.placements {
+        let node = &input.nodes[*node as usize];
+        let claim = match node.stage {
+            NodeStage::InFlight => Some(ClaimName::from(node.name.as_text())),
+            NodeStage::Registered => {
+                let record = state.node(&node.name);
+                record.and_then(|record| state.claim_of_node(record)).map(|claim| claim.name.clone())
             }
-            placed.push((key.clone(), node.name.clone()));
-            match claim {
-                Some(claim) => self.state.assign_pod_to_claim(key, claim, now),
-                None => self.state.assign_pod(key, Target::Node(node.name.clone()), Some(soon)),
-            }
+            NodeStage::Initialized | NodeStage::Deleting => None,
+        };
+        let key = input.pods[*pod as usize].key();
+        if state.pod(&key).is_none() {
+            continue;
         }
-        placed
+        placed.push((key.clone(), node.name.clone()));
+        match claim {
+            Some(claim) => state.assign_pod_to_claim(key, claim, now),
+            None => state.assign_pod(key, Target::Node(node.name.clone()), Some(soon)),
+        }
     }
+    placed
 }
 
 /// Whether the NodePool has this revision still and may launch the planned machine.

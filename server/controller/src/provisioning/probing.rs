@@ -2,19 +2,15 @@
 
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
-use crate::nodeclaim::{ManagedClaim, NodeClaims, StageKind};
+use crate::nodeclaim::{ManagedClaim, NodeClaims, PendingRecovery, StageKind};
+use crate::provisioning::Provisioner;
 use crate::unavailable_offerings::{Offering, OfferingKey, OfferingOutcome, ProbeAnswer, ProbeHolder};
 use crate::{Effect, order};
 use cluster::ClusterState;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE, ZONE_ID};
-use model::{CapacityType, ClaimName, InstanceTypeName, NodePool, RefusedOption, Timestamp, Zone};
+use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, NodePool, RefusedOption, Timestamp, Zone};
 
 impl ClusterController {
-    /// The launch of `claim` as probes name it.
-    pub(crate) fn probe_holder(&self, claim: &ClaimName) -> ProbeHolder {
-        ProbeHolder { cluster: self.cluster.clone(), claim: claim.clone() }
-    }
-
     /// Asks for the probes of offerings that pods of this cluster may need, before the plan that could use them: when
     /// a batch window is open, or a plan is due.
     pub(crate) fn claim_probes(&mut self, ctx: &mut Context<'_>) {
@@ -35,51 +31,55 @@ impl ClusterController {
             ctx.effects.push(Effect::ClaimProbes { cluster: self.cluster.clone(), keys });
         }
     }
+}
 
-    /// Handles the store's answers about probes: the pods that wait are planned with those that were granted.
-    pub(crate) fn handle_probe_answers(
-        &mut self,
-        answers: Vec<(OfferingKey, ProbeAnswer)>,
-        until: Timestamp,
-        ctx: &mut Context<'_>,
-    ) {
-        if ctx.offerings.record_answers(answers, until, ctx.now) {
-            self.provisioner.plan_with_probes(ctx.settings, ctx.now);
+/// Reports what became of a launch in each offering that the cloud tried: refused ones, and that of the instance if
+/// there is one. Probes of the others end without an outcome.
+pub(crate) fn report_offerings(
+    claim: &ClaimName,
+    refused: Vec<RefusedOption>,
+    ctx: &Context<'_>,
+    claims: &NodeClaims,
+    state: &ClusterState,
+) {
+    let Some(machine) = claims.get(claim) else { return };
+    let ordered = machine.planned().map(|planned| planned.launch.capacity_type);
+    let (asked, instance) = (1, machine.instance());
+    if let Some(capacity_type) = ordered.or_else(|| instance.map(|instance| instance.capacity_type)) {
+        for RefusedOption { instance_type, zone, cause, code, remedy: _ } in refused {
+            let offering = offering(claim, &instance_type, &zone, capacity_type, claims, state);
+            let refusal = Some((cause, code));
+            ctx.offerings.record_outcome(&OfferingOutcome { offering, asked, launched: 0, refusal }, ctx.now);
         }
     }
-
-    /// Reports what became of a launch in each offering that the cloud tried: refused ones, and that of the instance if
-    /// there is one. Probes of the others end without an outcome.
-    pub(crate) fn report_offerings(&self, claim: &ClaimName, refused: Vec<RefusedOption>, ctx: &Context<'_>) {
-        let Some(machine) = self.claims.get(claim) else { return };
-        let ordered = machine.planned().map(|planned| planned.launch.capacity_type);
-        let (asked, instance) = (1, machine.instance());
-        if let Some(capacity_type) = ordered.or_else(|| instance.map(|instance| instance.capacity_type)) {
-            for RefusedOption { instance_type, zone, cause, code, remedy: _ } in refused {
-                let offering = offering(claim, &instance_type, &zone, capacity_type, &self.claims, &self.state);
-                let refusal = Some((cause, code));
-                ctx.offerings.record_outcome(&OfferingOutcome { offering, asked, launched: 0, refusal }, ctx.now);
-            }
-        }
-        if let Some(instance) = instance {
-            let offering = offering(
-                claim,
-                &instance.instance_type,
-                &instance.zone,
-                instance.capacity_type,
-                &self.claims,
-                &self.state,
-            );
-            ctx.offerings.record_outcome(&OfferingOutcome { offering, asked, launched: 1, refusal: None }, ctx.now);
-        }
-        ctx.offerings.release_probes(&self.probe_holder(claim));
+    if let Some(instance) = instance {
+        let offering = offering(claim, &instance.instance_type, &instance.zone, instance.capacity_type, claims, state);
+        ctx.offerings.record_outcome(&OfferingOutcome { offering, asked, launched: 1, refusal: None }, ctx.now);
     }
+    ctx.offerings.release_probes(&probe_holder(claim, &ctx.cluster));
+}
 
-    /// Closes the launch record of `claim`, and removes it from the launches to recover.
-    pub(crate) fn close_launch(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        self.recovery.remove_launch(claim);
-        ctx.offerings.release_probes(&self.probe_holder(claim));
-        ctx.effects.push(Effect::CloseLaunch { cluster: self.cluster.clone(), claim: claim.clone() });
+/// Closes the launch record of `claim`, and removes it from the launches to recover.
+pub(crate) fn close_launch(claim: &ClaimName, ctx: &mut Context<'_>, recovery: &mut PendingRecovery) {
+    recovery.remove_launch(claim);
+    ctx.offerings.release_probes(&probe_holder(claim, &ctx.cluster));
+    ctx.effects.push(Effect::CloseLaunch { cluster: ctx.cluster.clone(), claim: claim.clone() });
+}
+
+/// The launch of `claim` as probes name it.
+pub(crate) fn probe_holder(claim: &ClaimName, cluster: &ClusterName) -> ProbeHolder {
+    ProbeHolder { cluster: cluster.clone(), claim: claim.clone() }
+}
+
+/// Handles the store's answers about probes: the pods that wait are planned with those that were granted.
+pub(crate) fn handle_probe_answers(
+    answers: Vec<(OfferingKey, ProbeAnswer)>,
+    until: Timestamp,
+    ctx: &mut Context<'_>,
+    provisioner: &mut Provisioner,
+) {
+    if ctx.offerings.record_answers(answers, until, ctx.now) {
+        provisioner.plan_with_probes(ctx.settings, ctx.now);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::guardrails::replacement::waiting_drains;
 use crate::guardrails::shadow::clear_shadow_plan;
 use crate::holds::strangers::explain_pods_of_holds;
 use crate::provisioning::plan_assignment::{price_date, restrict_input};
+use crate::provisioning::search::take_search;
 use crate::{Decision, DecisionReason, Effect, order};
 use model::MicroUsd;
 
@@ -33,7 +34,7 @@ impl ClusterController {
         let (number, cluster, drains) =
             (ctx.next_plan_number(), self.cluster.clone(), waiting_drains(ctx.now, &self.claims));
         let request = self.provisioner.request_plan(draft, number, cluster, drains, &self.state, ctx.now);
-        match self.take_search(&request, ctx) {
+        match take_search(&request, ctx, &mut self.provisioner) {
             Some(answer) => self.apply_answer(answer, ctx),
             None => ctx.effects.push(Effect::Plan(Box::new(PlanJob::Pods(Box::new(request))))),
         }

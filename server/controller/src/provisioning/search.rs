@@ -6,6 +6,7 @@ use super::{PlanAnswer, PlanError, PlanJob, PlanNumber, PlanRequest, Planned};
 use crate::Effect;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::provisioning::Provisioner;
 use crate::provisioning::plan_assignment::restrict_input;
 use crate::search_allowance::SearchDemand;
 use model::Timestamp;
@@ -41,7 +42,7 @@ impl ClusterController {
             // The input has to be what the plan will have when the window closes.
             let backed_off = restrict_input(&mut input, ctx, &mut self.guardrails, &mut self.provisioner, &self.state);
             // A plan that launches nothing has no cheaper one.
-            if backed_off.held.is_empty() { self.allow_search(input, deadline, ctx) } else { None }
+            if backed_off.held.is_empty() { allow_search(input, deadline, ctx) } else { None }
         });
         let replaced = self.provisioner.attempt_search(request.as_ref().map(|request| request.number));
         if let Some(replaced) = replaced {
@@ -49,57 +50,60 @@ impl ClusterController {
         }
         ctx.effects.extend(request.map(|request| Effect::Plan(Box::new(PlanJob::Pods(Box::new(request))))));
     }
+}
 
-    /// The request of a search with the steps that the allowance of all clusters grants.
-    fn allow_search(&self, mut input: PlanningInput, deadline: Timestamp, ctx: &Context<'_>) -> Option<PlanRequest> {
-        if input.pods.is_empty() {
-            return None;
-        }
-        let (number, cluster) = (ctx.next_plan_number(), self.cluster.clone());
-        let demand =
-            SearchDemand { cluster: &cluster, search: number, objects: objects(&input), deadline: Some(deadline) };
-        input.policy.search_steps = ctx.searches().grant(demand, ctx.now)?;
-        // A packing that takes more than the allowance counts for it ends without a search.
-        input.policy.step_limit = packing_step_limit(&input);
-        Some(PlanRequest { number, cluster, input, disruption: None })
-    }
-
-    /// Steps that the plan of disruption `number` may search for groups of nodes to replace, as far as the allowance of
-    /// all clusters grants them. It has no due time, so that it may take the largest search.
-    pub(crate) fn search_steps_of_groups(&self, number: PlanNumber, objects: usize, ctx: &Context<'_>) -> u64 {
-        if !ctx.settings.search.is_enabled() {
-            return 0;
-        }
-        let demand = SearchDemand { cluster: &self.cluster, search: number, objects, deadline: None };
-        ctx.searches().grant(demand, ctx.now).unwrap_or(0)
-    }
-
-    /// Gives back what a search did not use.
-    pub(crate) fn settle_search(&self, answer: &PlanAnswer, ctx: &Context<'_>) {
-        let PlanAnswer { request, outcome, .. } = answer;
-        let (PlanRequest { number, input, .. }, granted) = (request, request.granted_steps());
-        let (objects, granted, used) = match outcome {
-            Ok(Planned::Pods(planned)) => (objects(input), granted, planned.1.search_steps),
-            Err(PlanError::NotReached) => (0, 0, 0),
-            Ok(Planned::Disruption(_)) | Err(_) => (objects(input), granted, granted),
-        };
-        ctx.searches().settle(*number, objects, granted, used);
-    }
-
-    /// The plan of the window's search for `request`, if it is the same plan with a search.
-    pub(crate) fn take_search(&mut self, request: &PlanRequest, ctx: &Context<'_>) -> Option<PlanAnswer> {
-        match self.provisioner.finish_search(&request.input)? {
-            Ok(PlanAnswer { request: PlanRequest { input, cluster, .. }, outcome, used }) => Some(PlanAnswer {
-                request: PlanRequest { number: request.number, cluster, input, disruption: None },
-                outcome,
-                used,
-            }),
-            Err(unused) => {
-                ctx.searches().record_unused(unused);
-                None
-            }
+/// The plan of the window's search for `request`, if it is the same plan with a search.
+pub(crate) fn take_search(
+    request: &PlanRequest,
+    ctx: &Context<'_>,
+    provisioner: &mut Provisioner,
+) -> Option<PlanAnswer> {
+    match provisioner.finish_search(&request.input)? {
+        Ok(PlanAnswer { request: PlanRequest { input, cluster, .. }, outcome, used }) => Some(PlanAnswer {
+            request: PlanRequest { number: request.number, cluster, input, disruption: None },
+            outcome,
+            used,
+        }),
+        Err(unused) => {
+            ctx.searches().record_unused(unused);
+            None
         }
     }
+}
+
+/// Steps that the plan of disruption `number` may search for groups of nodes to replace, as far as the allowance of
+/// all clusters grants them. It has no due time, so that it may take the largest search.
+pub(crate) fn search_steps_of_groups(number: PlanNumber, objects: usize, ctx: &Context<'_>) -> u64 {
+    if !ctx.settings.search.is_enabled() {
+        return 0;
+    }
+    let demand = SearchDemand { cluster: &ctx.cluster, search: number, objects, deadline: None };
+    ctx.searches().grant(demand, ctx.now).unwrap_or(0)
+}
+
+/// The request of a search with the steps that the allowance of all clusters grants.
+fn allow_search(mut input: PlanningInput, deadline: Timestamp, ctx: &Context<'_>) -> Option<PlanRequest> {
+    if input.pods.is_empty() {
+        return None;
+    }
+    let (number, cluster) = (ctx.next_plan_number(), ctx.cluster.clone());
+    let demand = SearchDemand { cluster: &cluster, search: number, objects: objects(&input), deadline: Some(deadline) };
+    input.policy.search_steps = ctx.searches().grant(demand, ctx.now)?;
+    // A packing that takes more than the allowance counts for it ends without a search.
+    input.policy.step_limit = packing_step_limit(&input);
+    Some(PlanRequest { number, cluster, input, disruption: None })
+}
+
+/// Gives back what a search did not use.
+pub(crate) fn settle_search(answer: &PlanAnswer, ctx: &Context<'_>) {
+    let PlanAnswer { request, outcome, .. } = answer;
+    let (PlanRequest { number, input, .. }, granted) = (request, request.granted_steps());
+    let (objects, granted, used) = match outcome {
+        Ok(Planned::Pods(planned)) => (objects(input), granted, planned.1.search_steps),
+        Err(PlanError::NotReached) => (0, 0, 0),
+        Ok(Planned::Disruption(_)) | Err(_) => (objects(input), granted, granted),
+    };
+    ctx.searches().settle(*number, objects, granted, used);
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ impl Cluster {
     fn new(state: ClusterState) -> Self {
         let mut controller = ClusterController::new(text("c"), Arc::default());
         controller.state = state.into();
-        controller.adopt_claims(Timestamp::from_millis(0));
+        crate::nodeclaim::lifecycle::adopt_claims(Timestamp::from_millis(0), &mut controller.claims, &controller.state);
         Self { controller, settings: Settings::default(), effects: Vec::new() }
     }
 

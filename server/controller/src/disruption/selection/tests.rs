@@ -29,7 +29,7 @@ fn decisions(state: ClusterState, settings: Settings, cause: Cause) -> Vec<Decis
     let mut controller = ClusterController::new(text("c"), Arc::default());
     let snapshot = Observation::Snapshot(Box::new(state.to_snapshot()));
     controller.state = state.into();
-    controller.adopt_claims(Timestamp::from_millis(0));
+    crate::nodeclaim::lifecycle::adopt_claims(Timestamp::from_millis(0), &mut controller.claims, &controller.state);
     controller.state.apply(snapshot, ctx.now);
     controller.connected = true;
     controller.disruption.schedule_now();
