@@ -9,7 +9,7 @@
 //! ([`instance_inspection`](super::instance_inspection)). While the snapshot shows no object at
 //! all, no instance counts as orphaned. A Node that its kubelet reports ready is not gone, whatever
 //! the listing lacks. An orphaned instance may be in use: one that has a Node is drained
-//! ([`adopt_orphan`](ClusterController::adopt_orphan)) rather than terminated. An instance with the
+//! ([`adopt_orphan`](adopt_orphan)) rather than terminated. An instance with the
 //! UID of another cluster is reported and never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
