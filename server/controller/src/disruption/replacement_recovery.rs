@@ -28,7 +28,6 @@ pub(crate) fn end_recorded_replacements(
     decisions: &DecisionQueue,
     state: &ClusterState,
 ) {
-    let state = state;
     let in_writing: BTreeSet<ClaimName> = decisions.replacements_in_writing();
     let has_ended = |claim: &ClaimName| {
         let is_removed = state.is_marked_for_deletion(claim) && state.claim(claim).is_some();

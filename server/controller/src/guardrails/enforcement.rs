@@ -246,7 +246,6 @@ pub(crate) fn exclude_backed_off_pods(
     provisioner: &mut Provisioner,
     state: &ClusterState,
 ) -> BackedOffPods {
-    let state = state;
     guardrails
         .retain_unbound_pods(|key, uid| state.pod(key).is_some_and(|pod| pod.uid == *uid && lacks_node(state, pod)));
     let mut backed_off = BackedOffPods::default();

@@ -87,7 +87,6 @@ pub(crate) fn removal_headroom(
 
 /// Drops the blocks of machines that are gone.
 pub(crate) fn drop_stale_blocks(guardrails: &mut ClusterGuardrails, claims: &NodeClaims) {
-    let claims = claims;
     for cause in [
         BlockCause::ByHand,
         BlockCause::NodeVanished,

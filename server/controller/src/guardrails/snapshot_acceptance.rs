@@ -193,7 +193,6 @@ impl ClusterController {
 
 /// Requests a snapshot to compare with the rejected one, when it is due.
 pub(crate) fn request_resync(ctx: &mut Context<'_>, guardrails: &mut ClusterGuardrails, connected: bool) {
-    let connected = connected;
     let Some(quarantine) = guardrails.quarantine_mut().filter(|q| connected && q.next_resync() <= ctx.now) else {
         return;
     };

@@ -145,7 +145,7 @@ fn lane_facts<'p>(
     interrupted_owners: &'p InterruptedOwners,
     state: &'p ClusterState,
 ) -> LaneFacts<'p> {
-    LaneFacts { state: state, claims: claims, interrupted: interrupted_owners }
+    LaneFacts { state, claims, interrupted: interrupted_owners }
 }
 
 /// Date of the prices of the NodePools that the machines are launched for; `None` without machines.
