@@ -1,11 +1,10 @@
 //! PodDisruptionBudgets and `karpenter.sh/do-not-disrupt`: which pods cannot be evicted, and why.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::observation::{Key, Object, Observation};
 use super::record::{PodBudgetRecord, PodRecord};
-use super::removal_facts::removal_pod;
+use super::removal_facts::pod_budget;
 use super::state::ClusterState;
 use model::taints::first_untolerated;
 use model::{NodeName, Taint, Timestamp};
@@ -35,17 +34,20 @@ impl ClusterState {
         if pod.blocks_disruption(now) {
             return Some(format!("pod {} has karpenter.sh/do-not-disrupt", pod.key));
         }
-        let mut budgets = BTreeMap::new();
-        let facts = removal_pod(self, pod, &mut budgets);
-        match facts.blocking_budgets(&budgets) {
+        if pod.terminating || !pod.is_evicted_by_drains() {
+            return None;
+        }
+        let selecting: Vec<&PodBudgetRecord> = self.pod_budgets_of(pod).collect();
+        match selecting.as_slice() {
             [] => None,
+            [one] if !pod_budget(one).blocks(pod.ready) => None,
             [one] => Some(format!(
-                "PodDisruptionBudget {one} blocks the eviction of pod {} (disruptionsAllowed is 0)",
-                pod.key
+                "PodDisruptionBudget {}/{} blocks the eviction of pod {} (disruptionsAllowed is 0)",
+                one.namespace, one.name, pod.key
             )),
             [one, other, ..] => Some(format!(
-                "pod {} has the PodDisruptionBudgets {one} and {other}, and pods with more than one are never evicted",
-                pod.key
+                "pod {} has the PodDisruptionBudgets {}/{} and {}/{}, and pods with more than one are never evicted",
+                pod.key, one.namespace, one.name, other.namespace, other.name
             )),
         }
     }

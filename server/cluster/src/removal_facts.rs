@@ -27,7 +27,7 @@ pub fn removal_pod(state: &ClusterState, pod: &PodRecord, budgets: &mut BTreeMap
     }
 }
 
-fn pod_budget(record: &PodBudgetRecord) -> PodBudget {
+pub(super) fn pod_budget(record: &PodBudgetRecord) -> PodBudget {
     PodBudget {
         allowed: usize::try_from(record.allowed).unwrap_or(0),
         evicts_unhealthy_always: record.evicts_unhealthy_always,

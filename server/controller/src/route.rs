@@ -11,12 +11,10 @@ use super::provisioning::{PlanAnswer, Planned};
 use super::{Effect, Event, Finding};
 use crate::disruption::consolidation::restore_moves;
 use crate::disruption::replacement_recovery::{end_recorded_replacements, load_replacements};
-use crate::guardrails::enforcement::{count_discovered_launches, remaining, schedule_now};
+use crate::guardrails::enforcement::{count_discovered_launches, remaining};
 use crate::guardrails::replacement::expire_assignments;
 use crate::guardrails::restore::restore_launch_backoff;
-use crate::guardrails::snapshot_acceptance::{
-    record_cloud_listing, release_quarantine, request_resync, restore_deleted_objects,
-};
+use crate::guardrails::snapshot_acceptance::{record_cloud_listing, request_resync, restore_deleted_objects};
 use crate::nodeclaim::gc::record_listed_instances;
 use crate::nodeclaim::lifecycle::adopt_claims;
 use crate::provisioning::probing::handle_probe_answers;
@@ -37,7 +35,8 @@ impl ClusterController {
         let limits_version = region.limits_version();
         let limits_changed = std::mem::replace(&mut self.published.limits_version, limits_version) != limits_version;
         if limits_changed {
-            schedule_now(now, &mut self.disruption, &mut self.provisioner);
+            self.disruption.schedule_now();
+            self.provisioner.replan_for_changed_limits(now);
         }
         self.handle_event(event, &mut ctx);
         let is_synced = self.connected && self.state.is_synced();
@@ -96,7 +95,7 @@ impl ClusterController {
             Event::Observed { observation, .. } => self.handle_observation(observation, ctx),
             Event::QuarantineReleased { .. } => {
                 self.guardrails.confirm_snapshot(ctx.now + CONFIRMATION_TTL);
-                if let Some(observation) = release_quarantine(&mut self.guardrails) {
+                if let Some(observation) = self.guardrails.release_quarantine() {
                     self.apply_accepted(observation, ctx);
                 } else if self.state.is_synced() {
                     self.resume_unfinished(ctx);

@@ -302,9 +302,7 @@ impl RemovalPod {
     pub fn blocking_budgets(&self, budgets: &BTreeMap<Text, PodBudget>) -> &[Text] {
         let blocks = match self.pod_budgets.as_slice() {
             [] => false,
-            [name] => budgets
-                .get(name)
-                .is_none_or(|budget| budget.allowed == 0 && (self.ready || !budget.evicts_unhealthy_always)),
+            [name] => budgets.get(name).is_none_or(|budget| budget.blocks(self.ready)),
             [_, _, ..] => true,
         };
         if blocks && !self.terminating && !self.tolerates_drain { &self.pod_budgets } else { &[] }
@@ -319,6 +317,14 @@ pub struct PodBudget {
     /// `unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready can be evicted regardless
     /// of the budget.
     pub evicts_unhealthy_always: bool,
+}
+
+impl PodBudget {
+    /// Whether it allows no eviction now of a pod that is, or is not, `ready` and that no other budget selects.
+    #[must_use]
+    pub fn blocks(&self, ready: bool) -> bool {
+        self.allowed == 0 && (ready || !self.evicts_unhealthy_always)
+    }
 }
 
 /// How a PodDisruptionBudget that selects a pod treats its eviction at any time.

@@ -213,12 +213,12 @@ impl Packing<'_, '_> {
     fn rule_cap(&mut self, class: u32, rule: &WideRule, domain: DomainId) -> u32 {
         let tally = self.topology.tally(rule.group, domain);
         let Some(own) = rule.own else { return if tally.carriers > 0 { 0 } else { u32::MAX } };
+        let problem = self.problem;
+        let own = &problem.classes[class as usize].rules[own];
         if domain == ABSENT {
-            let is_anti_affinity =
-                matches!(self.problem.classes[class as usize].rules[own].kind, RuleKind::AntiAffinity { .. });
-            return if is_anti_affinity { u32::MAX } else { 0 };
+            return if matches!(own.kind, RuleKind::AntiAffinity { .. }) { u32::MAX } else { 0 };
         }
-        match self.problem.classes[class as usize].rules[own].kind {
+        match own.kind {
             RuleKind::Spread { max_skew, min_domains, selects_self, .. } => {
                 let top = max_skew + self.least(rule.group, min_domains);
                 match selects_self {
@@ -227,17 +227,7 @@ impl Packing<'_, '_> {
                     false => 0,
                 }
             }
-            RuleKind::Affinity { .. } if tally.matched > 0 => u32::MAX,
-            RuleKind::Affinity { bootstrap } if bootstrap && self.is_first_pod(class, own) => u32::MAX,
-            RuleKind::Affinity { .. } => 0,
-            RuleKind::AntiAffinity { .. } if tally.matched > 0 => 0,
-            RuleKind::AntiAffinity { selects_self } => {
-                if selects_self {
-                    1
-                } else {
-                    u32::MAX
-                }
-            }
+            RuleKind::Affinity { .. } | RuleKind::AntiAffinity { .. } => self.affinity_cap(class, own, tally.matched),
         }
     }
 

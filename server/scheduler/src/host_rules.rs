@@ -19,16 +19,8 @@ impl Packing<'_, '_> {
                 RuleKind::Spread { max_skew, selects_self, .. } => {
                     self.host_spread_cap(rule.group, tally.matched, max_skew, selects_self)
                 }
-                RuleKind::Affinity { .. } if tally.matched > 0 => u32::MAX,
-                RuleKind::Affinity { bootstrap } if bootstrap && self.is_first_pod_of(class, rule) => u32::MAX,
-                RuleKind::Affinity { .. } => 0,
-                RuleKind::AntiAffinity { .. } if tally.matched > 0 => 0,
-                RuleKind::AntiAffinity { selects_self } => {
-                    if selects_self {
-                        1
-                    } else {
-                        u32::MAX
-                    }
+                RuleKind::Affinity { .. } | RuleKind::AntiAffinity { .. } => {
+                    self.affinity_cap(class, rule, tally.matched)
                 }
             });
         }
@@ -51,14 +43,23 @@ impl Packing<'_, '_> {
         }
     }
 
-    /// Whether no placed pod is selected by rule `own` of `class`.
-    pub(super) fn is_first_pod(&self, class: u32, own: usize) -> bool {
-        self.is_first_pod_of(class, &self.problem.classes[class as usize].rules[own])
+    /// Pods of `class` that an affinity or anti-affinity allows in a domain with `matched` pods that its group selects;
+    /// no limit for a spread.
+    pub(super) fn affinity_cap(&self, class: u32, rule: &ClassRule, matched: u32) -> u32 {
+        match rule.kind {
+            RuleKind::Affinity { bootstrap } if matched > 0 || (bootstrap && self.is_first_pod(class, rule)) => {
+                u32::MAX
+            }
+            RuleKind::Affinity { .. } => 0,
+            RuleKind::AntiAffinity { .. } if matched > 0 => 0,
+            RuleKind::AntiAffinity { selects_self: true } => 1,
+            RuleKind::AntiAffinity { selects_self: false } | RuleKind::Spread { .. } => u32::MAX,
+        }
     }
 
     /// All terms of a pod's required affinity count together: the first pod of its kind is exempt
     /// from all or from none.
-    fn is_first_pod_of(&self, class: u32, rule: &ClassRule) -> bool {
+    fn is_first_pod(&self, class: u32, rule: &ClassRule) -> bool {
         let no_pods = |rule: &ClassRule| self.topology.total(rule.group) == 0;
         if rule.preference.is_some() {
             return no_pods(rule);
@@ -76,7 +77,7 @@ impl Packing<'_, '_> {
             rule.preference.is_none()
                 && rule.key == Topology::HOST
                 && matches!(rule.kind, RuleKind::Affinity { bootstrap: true })
-                && self.is_first_pod_of(class, rule)
+                && self.is_first_pod(class, rule)
         })
     }
 

@@ -14,7 +14,7 @@ use super::shadow_content::ShadowContent;
 
 use super::unannounced_deletions::UnannouncedDeletions;
 use crate::DecisionReason;
-use cluster::Object;
+use cluster::{Object, Observation};
 use model::disruption_policy::DisruptionPolicy;
 use model::{ClaimName, Millis, NodeName, PodKey, PoolName, Text, Timestamp};
 
@@ -94,6 +94,13 @@ impl ClusterGuardrails {
     /// Ends the quarantine, and returns it.
     pub fn end_quarantine(&mut self) -> Option<Quarantine> {
         self.quarantine.take()
+    }
+
+    /// Ends the quarantine on an operator's command; returns the reported state as a snapshot.
+    pub fn release_quarantine(&mut self) -> Option<Observation> {
+        let quarantine = self.end_quarantine()?;
+        self.discard_restored_counts();
+        Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())))
     }
 
     /// Records an object that was deleted without announcement.
@@ -311,7 +318,7 @@ impl ClusterGuardrails {
 }
 
 impl ClusterGuardrails {
-    /// Forgets the last shadow plan.
+    /// Forgets the last shadow plan, so that the next one is recorded whatever it contains.
     pub fn forget_shadow_plan(&mut self) {
         self.last_shadow_decisions.remove(DecisionReason::Provision.as_str());
     }

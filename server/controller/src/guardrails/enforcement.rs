@@ -7,7 +7,7 @@ use super::rate_limits::{LimitBlock, Population};
 use super::{Block, BlockReason, Guard, ReplacementRoom};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
-use crate::disruption::{DecisionQueue, Disruption};
+use crate::disruption::DecisionQueue;
 use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::NodeClaims;
 use crate::provisioning::Provisioner;
@@ -55,10 +55,11 @@ impl ClusterController {
 
     /// Whether a removal that was decided for `reason` may still begin.
     pub(crate) fn may_remove(&self, claim: &ClaimName, reason: RemovalReason, ctx: &Context<'_>) -> bool {
+        let view = self.step_view(ctx.now);
         !self.guardrails.is_quarantined()
             && !ctx.guardrails.is_breaker_engaged(&self.cluster)
-            && self.step_view(ctx.now).freeze_of_removal(claim, reason, &ctx.guardrails).is_none()
-            && self.step_view(ctx.now).pods_uncertain_until(claim).is_none()
+            && view.freeze_of_removal(claim, reason, &ctx.guardrails).is_none()
+            && view.pods_uncertain_until(claim).is_none()
     }
 
     /// Returns those of the `removals` for `reason` that may begin. The others are evaluated again
@@ -74,7 +75,7 @@ impl ClusterController {
             return removals;
         }
         // What is held costs the price of all but that of what is admitted.
-        let all = price_of_removals(&removals, &self.claims);
+        let all = self.claims.price_of_removals(&removals);
         if let Some(breaker) = ctx.guardrails.engaged_breaker(&ctx.settings.guardrails, &self.cluster) {
             let held = Block { reason: BlockReason::CircuitBreaker(breaker), until: None, price: all };
             self.guardrails.replace_removal_block(Some(held));
@@ -90,7 +91,7 @@ impl ClusterController {
         let (admitted, held) = admit_removals(&rest, ctx, &self.claims, &self.decisions);
         rest.truncate(admitted);
         let removals: Vec<Removal> = reserved.into_iter().chain(rest).collect();
-        let price = MicroUsd(all.0.saturating_sub(price_of_removals(&removals, &self.claims).0));
+        let price = MicroUsd(all.0.saturating_sub(self.claims.price_of_removals(&removals).0));
         let frozen = frozen.map(|freeze| Block { until: freeze.until, reason: BlockReason::Frozen(freeze), price });
         let held = held.map(|held| Block { price, ..Block::from(held) }).or(frozen);
         if let Some(until) = held.as_ref().and_then(|held| held.until) {
@@ -146,8 +147,7 @@ pub(crate) fn reserve_removals(
 
 pub(crate) fn count_removals(removals: &[Removal], ctx: &mut Context<'_>, claims: &NodeClaims) {
     for removal in removals {
-        let price = claims.price_of(&removal.claim);
-        ctx.guardrails.record_removal(&ctx.cluster, &removal.claim, price, ctx.now);
+        count_removal(&removal.claim, ctx, claims);
     }
 }
 
@@ -164,12 +164,6 @@ pub(crate) fn reserve_removal(claim: &ClaimName, ctx: &mut Context<'_>, claims: 
     if ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
         ctx.guardrails.reserve_removal(&ctx.cluster, claim, claims.price_of(claim), ctx.now);
     }
-}
-
-/// Schedules planning and a removal pass at once: the limits of the fleet have changed.
-pub(crate) fn schedule_now(now: Timestamp, disruption: &mut Disruption, provisioner: &mut Provisioner) {
-    disruption.schedule_now();
-    provisioner.replan_for_changed_limits(now);
 }
 
 pub(crate) fn population<'c>(ctx: &'c Context<'_>, claims: &NodeClaims, decisions: &DecisionQueue) -> Population<'c> {
@@ -197,7 +191,23 @@ fn admit_removals(
     decisions: &DecisionQueue,
 ) -> (usize, Option<LimitBlock>) {
     let prices: Vec<MicroUsd> = removals.iter().map(|removal| claims.price_of(&removal.claim)).collect();
+    removal_headroom(prices, ctx, claims, decisions)
+}
+
+/// How many of the machines with these prices the rate limit on removals admits, and why not
+/// more.
+pub(crate) fn removal_headroom(
+    prices: Vec<MicroUsd>,
+    ctx: &Context<'_>,
+    claims: &NodeClaims,
+    decisions: &DecisionQueue,
+) -> (usize, Option<LimitBlock>) {
     ctx.guardrails.admit_removals(&ctx.settings.guardrails, population(ctx, claims, decisions), prices, ctx.now)
+}
+
+/// Counts a removal against the rate limit.
+pub(crate) fn count_removal(claim: &ClaimName, ctx: &mut Context<'_>, claims: &NodeClaims) {
+    ctx.guardrails.record_removal(&ctx.cluster, claim, claims.price_of(claim), ctx.now);
 }
 
 /// Counts the machine of `claim`, launched at `at`, for the pod, if that still needs one. Nobody tries to bind a pod that
@@ -283,11 +293,6 @@ pub(crate) fn schedule_retry(held: &Block, ctx: &Context<'_>, provisioner: &mut 
 pub(crate) fn remaining(claims: &NodeClaims, decisions: &DecisionQueue) -> usize {
     let staying = claims.iter().filter(|machine| machine.termination_reason().is_none()).count();
     staying.saturating_sub(decisions.removals())
-}
-
-/// Price per hour of the machines that are to be removed.
-fn price_of_removals(removals: &[Removal], claims: &NodeClaims) -> MicroUsd {
-    MicroUsd(removals.iter().map(|removal| claims.price_of(&removal.claim).0).sum())
 }
 
 /// Counts machines that were just discovered in the cluster and are younger than the window:

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use super::rate_limits::LimitBlock;
 use super::removal::{
     BlockCause, Distrust, Evidence, GateDecision, MachineFacts, NodeState, RemovalConstraints, evaluate_removal,
 };
@@ -11,12 +10,12 @@ use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::disruption::DecisionQueue;
 use crate::guardrails::ClusterGuardrails;
-use crate::guardrails::enforcement::population;
+use crate::guardrails::enforcement::{count_removal, removal_headroom};
 use crate::nodeclaim::instance_inspection::inspect_instance_of;
 use crate::nodeclaim::{LostNode, ManagedClaim, NodeClaims, StageKind};
 use crate::step_view::StepView;
 use cluster::{ClusterState, Key, NodeRecord, Observation};
-use model::{ClaimName, MicroUsd, NodeName, PoolName, Timestamp};
+use model::{ClaimName, NodeName, PoolName, Timestamp};
 
 impl ClusterController {
     /// Whether the terminating machine of `claim`, which has no Node, may be terminated. If its
@@ -44,12 +43,6 @@ impl ClusterController {
     }
 }
 
-/// Counts a removal on missing evidence against the rate limit.
-pub(crate) fn count_removal(claim: &ClaimName, ctx: &mut Context<'_>, claims: &NodeClaims) {
-    let price: MicroUsd = claims.price_of(claim);
-    ctx.guardrails.record_removal(&ctx.cluster, claim, price, ctx.now);
-}
-
 /// Counts the removal of an orphaned machine if the rate limit admits it; returns whether it
 /// does.
 pub(crate) fn admit_orphan_removal(
@@ -72,17 +65,6 @@ pub(crate) fn removal_constraints(claim: &ClaimName, view: &StepView<'_>, ctx: &
     let pool = view.claims.pool_of(claim, view.state);
     let frozen = pool.and_then(|pool| ctx.guardrails.freezes().for_pool(&ctx.cluster, pool)).cloned();
     RemovalConstraints { distrusted: distrust(view), frozen, capped, ..RemovalConstraints::default() }
-}
-
-/// How many of the machines with these prices the rate limit on removals admits, and why not
-/// more.
-pub(crate) fn removal_headroom(
-    prices: Vec<MicroUsd>,
-    ctx: &Context<'_>,
-    claims: &NodeClaims,
-    decisions: &DecisionQueue,
-) -> (usize, Option<LimitBlock>) {
-    ctx.guardrails.admit_removals(&ctx.settings.guardrails, population(ctx, claims, decisions), prices, ctx.now)
 }
 
 /// Drops the blocks of machines that are gone.

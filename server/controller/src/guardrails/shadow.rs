@@ -11,7 +11,6 @@ use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::disruption::decision_recorder::new_decision;
 use crate::disruption::selection::RemovalRecord;
-use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::NodeClaims;
 use crate::order::charged_cost;
 use crate::{Decision, DecisionInput, DecisionReason, Removal, UnplacedPod};
@@ -19,7 +18,7 @@ use cluster::ClusterState;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::removal::RemovalReason;
-use model::{MicroUsd, NodeName, PodKey};
+use model::{NodeName, PodKey};
 
 /// Maximum number of pods named in one sentence.
 const PODS_NAMED: usize = 5;
@@ -88,16 +87,11 @@ fn shadow_decision(reason: DecisionReason, ctx: &mut Context<'_>, state: &Cluste
     Decision { shadow: true, ..new_decision(reason, ctx, state) }
 }
 
-/// Forgets the last shadow plan, so that the next one is recorded whatever it contains.
-pub(crate) fn clear_shadow_plan(guardrails: &mut ClusterGuardrails) {
-    guardrails.forget_shadow_plan();
-}
-
 /// What the machines of voluntary `removals` cost; empty ones need no other machine, so that it
 /// is saved.
 fn price_note(reason: DecisionReason, removals: &[Removal], claims: &NodeClaims) -> Option<String> {
     let DecisionReason::Disruption(method) = reason else { return None };
-    let cost = MicroUsd(removals.iter().map(|removal| claims.price_of(&removal.claim).0).sum());
+    let cost = claims.price_of_removals(removals);
     match method.removal {
         _ if removals.is_empty() => None,
         RemovalReason::Empty => Some(format!("would save ${cost} an hour")),

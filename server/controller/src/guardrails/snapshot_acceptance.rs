@@ -223,13 +223,6 @@ fn enter_quarantine(quarantine: Quarantine, guardrails: &mut ClusterGuardrails, 
     state.mark_unsynced();
 }
 
-/// Releases the quarantine on an operator's command; returns the reported state as a snapshot.
-pub(crate) fn release_quarantine(guardrails: &mut ClusterGuardrails) -> Option<Observation> {
-    let quarantine = guardrails.end_quarantine()?;
-    guardrails.discard_restored_counts();
-    Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())))
-}
-
 /// Passes a complete cloud listing to the quarantine as its second source.
 pub(crate) fn record_cloud_listing(listing: &Listing, guardrails: &mut ClusterGuardrails, uid: &Text) {
     let Some(quarantine) = guardrails.quarantine_mut().filter(|_| listing.complete) else { return };

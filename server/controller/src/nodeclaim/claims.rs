@@ -7,7 +7,7 @@ use rustc_hash::FxHasher;
 
 use super::ManagedClaim;
 use crate::context::Context;
-use crate::{Effect, Instruction, InstructionId};
+use crate::{Effect, Instruction, InstructionId, Removal};
 use cluster::ClusterState;
 use model::{ClaimName, MicroUsd, Millis, PoolName, ProviderId, Timestamp};
 
@@ -158,6 +158,11 @@ impl NodeClaims {
     /// Price per hour of the machine of `name`; 0 while it is unknown.
     pub fn price_of(&self, name: &ClaimName) -> MicroUsd {
         self.get(name).and_then(ManagedClaim::instance).map_or(MicroUsd(0), |instance| instance.price)
+    }
+
+    /// Price per hour of the machines that are to be removed.
+    pub fn price_of_removals(&self, removals: &[Removal]) -> MicroUsd {
+        MicroUsd(removals.iter().map(|removal| self.price_of(&removal.claim).0).sum())
     }
 
     /// The NodePool of `claim`, which may be one that `state` shows and this server does not manage.

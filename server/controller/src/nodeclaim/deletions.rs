@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::guardrails::ClusterGuardrails;
+use crate::guardrails::enforcement::{count_removal, removal_headroom};
 use crate::guardrails::removal::{
     BlockCause, BulkDeletion, Evidence, GateDecision, NodeState, RemovalConstraints, evaluate_removal,
 };
-use crate::guardrails::removal_gate::{apply_gate_decision, count_removal, machine_facts, removal_headroom};
+use crate::guardrails::removal_gate::{apply_gate_decision, machine_facts};
 use crate::nodeclaim::{DrainTerms, NodeClaims, TerminationReason};
 use cluster::ClusterState;
 use model::disruption_policy::DisruptionPolicy;

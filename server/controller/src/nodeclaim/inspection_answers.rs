@@ -5,8 +5,9 @@ use crate::Inspection;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::guardrails::ClusterGuardrails;
+use crate::guardrails::enforcement::count_removal;
 use crate::guardrails::removal::{BlockCause, Evidence, RemovalRefusal, evaluate_removal};
-use crate::guardrails::removal_gate::{apply_gate_decision, count_removal, machine_facts, removal_constraints};
+use crate::guardrails::removal_gate::{apply_gate_decision, machine_facts, removal_constraints};
 use crate::nodeclaim::NodeClaims;
 use model::{ClaimName, Millis, ProviderId, Text};
 

@@ -9,9 +9,9 @@ use crate::copy_on_write::CopyOnWrite;
 use crate::guardrails::enforcement::{count_launches, exclude_backed_off_pods, exclude_frozen_pools};
 use crate::guardrails::{BackedOffPods, ClusterGuardrails};
 use crate::launch_template::launch_template;
-use crate::nodeclaim::{ManagedClaim, NodeClaims};
+use crate::nodeclaim::ManagedClaim;
+use crate::provisioning::Provisioner;
 use crate::provisioning::probing::probe_holder;
-use crate::provisioning::{InterruptedOwners, Provisioner};
 use crate::unavailable_offerings::Probing;
 use crate::{DecisionId, PlannedMachine, order};
 use cluster::assignments::NOMINATION_WINDOW;
@@ -49,6 +49,8 @@ impl ClusterController {
     ) -> Vec<PlannedMachine> {
         // Machines are assumed before pods are assigned to them, and all before the decision is
         // recorded.
+        let interrupted = &self.provisioner.interrupted_owners;
+        let lanes = LaneFacts { state: &self.state, claims: &self.claims, interrupted };
         let machines: Vec<PlannedMachine> = planned_nodes(plan)
             .map(|node| {
                 let (pool, identity) = (&input.pools[node.pool as usize].name, ctx.settings.identity);
@@ -58,8 +60,7 @@ impl ClusterController {
                 ctx.offerings.take_options(&mut machine.launch.options, node.capacity_type, &holder, ctx.now);
                 let (pool, options) = (&input.pools[node.pool as usize], &machine.launch.options);
                 machine.launch.template = launch_template(&self.state, ctx.settings, pool, &machine.claim, options);
-                machine.launch.lane =
-                    lane_facts(&self.claims, &self.provisioner.interrupted_owners, &self.state).lane_of(node, input);
+                machine.launch.lane = lanes.lane_of(node, input);
                 machine
             })
             .collect();
@@ -138,14 +139,6 @@ pub(crate) fn restrict_input(
         pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Allowed, ctx.now);
     }
     backed_off
-}
-
-fn lane_facts<'p>(
-    claims: &'p NodeClaims,
-    interrupted_owners: &'p InterruptedOwners,
-    state: &'p ClusterState,
-) -> LaneFacts<'p> {
-    LaneFacts { state, claims, interrupted: interrupted_owners }
 }
 
 /// Date of the prices of the NodePools that the machines are launched for; `None` without machines.

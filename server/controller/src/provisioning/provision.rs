@@ -7,7 +7,6 @@ use super::{ArrivedPlan, PlanAnswer, PlanJob};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::guardrails::replacement::waiting_drains;
-use crate::guardrails::shadow::clear_shadow_plan;
 use crate::holds::strangers::explain_pods_of_holds;
 use crate::provisioning::plan_assignment::{price_date, restrict_input};
 use crate::provisioning::search::take_search;
@@ -24,12 +23,12 @@ impl ClusterController {
         self.guardrails.replace_launch_block(None);
         let has_backed_off_pods = self.guardrails.has_unbound_pods();
         let draft = self.provisioner.draft_plan(due, &self.state, has_backed_off_pods, ctx.settings, ctx.now);
-        let Some(mut draft) = draft else { return clear_shadow_plan(&mut self.guardrails) };
+        let Some(mut draft) = draft else { return self.guardrails.forget_shadow_plan() };
         let backed_off =
             restrict_input(draft.input_mut(), ctx, &mut self.guardrails, &mut self.provisioner, &self.state);
         draft.hold_pods(backed_off);
         if draft.is_empty() {
-            return clear_shadow_plan(&mut self.guardrails);
+            return self.guardrails.forget_shadow_plan();
         }
         let (number, cluster, drains) =
             (ctx.next_plan_number(), self.cluster.clone(), waiting_drains(ctx.now, &self.claims));
