@@ -24,8 +24,8 @@ fn sources(root: &Path) -> String {
 fn every_test_file_and_invariant_that_the_table_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are a folder of the project");
     let table = fs::read_to_string(root.join("tests/INCIDENTS.md")).expect("the table");
-    let invariants =
-        fs::read_to_string(root.join("server/simulation/src/deterministic/README.md")).expect("the invariants");
+    let invariants = fs::read_to_string(root.join("server/simulate/simulation/src/deterministic/README.md"))
+        .expect("the invariants");
     let sources = sources(root);
     let rows: Vec<Vec<&str>> =
         table.lines().filter(|line| line.starts_with("| I")).map(|line| line.split('|').collect()).collect();

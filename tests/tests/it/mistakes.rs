@@ -1,5 +1,5 @@
 //! Typical mistakes in flags, settings and trust files: each message names what is wrong and what to
-//! write. Mistakes in manifests are scenarios of `server/planning-input/tests/scenarios/cases/mistakes`.
+//! write. Mistakes in manifests are scenarios of `server/read/planning-input/tests/scenarios/cases/mistakes`.
 //!
 //! A case is a file: `$ ` and the command, `status: ` and the exit status, `says: ` and a part of
 //! standard error, once or more, and the files of the command, each behind `--- ` and its name.

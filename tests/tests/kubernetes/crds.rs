@@ -21,7 +21,7 @@ const FIXTURES: &str = "fixtures/crds";
     dead_code,
     reason = "a test that cannot read its own input has failed; they ask for more"
 )]
-#[path = "../../../server/manifests/tests/schema/cases.rs"]
+#[path = "../../../server/read/manifests/tests/schema/cases.rs"]
 mod cases;
 
 /// Fields that an API server adds to objects without them (Karpenter: defaults of the schemas).

@@ -62,7 +62,7 @@ const COMMANDS: [(&str, How); 35] = [
     ("fleetwright serve", How::Runs(&["serving"])),
     ("fleetwright-agent --config deploy/agent.toml --print-config", How::Ends(0)),
     ("fleetwright-agent --config deploy/agent.toml", How::Runs(&["connected to the server"])),
-    // Needs an AWS account; server/cloud-ec2/tests/it/interruption.rs has a simulated one.
+    // Needs an AWS account; server/clouds/cloud-ec2/tests/it/interruption.rs has a simulated one.
     ("fleetwright ec2 setup --region", How::Elsewhere),
     // Needs the database of the example; tests/tests/it/deploy.rs starts a server with the settings.
     ("DATABASE_URL='postgres://fleetwright@db.internal", How::Elsewhere),

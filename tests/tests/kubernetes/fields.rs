@@ -10,7 +10,7 @@ use e2e::kubernetes::suite::{ScenarioResult, TestBed};
 use serde_json::{Map, Value};
 
 /// The file with the fields; the scenario writes it when [`WRITE`] is set.
-const FILE: &str = "../server/manifests/src/kubernetes_fields.txt";
+const FILE: &str = "../server/read/manifests/src/kubernetes_fields.txt";
 /// Variable that has the file written instead of compared.
 const WRITE: &str = "FLEETWRIGHT_WRITE_KUBERNETES_FIELDS";
 
