@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::context::Context;
 use super::cost_records::CostRecords;
 use super::disruption::{DecisionQueue, Disruption};
 use super::guardrails::ClusterGuardrails;
@@ -123,35 +122,35 @@ impl ClusterController {
     pub(crate) fn step_view(&self, now: Timestamp) -> StepView<'_> {
         StepView {
             cluster: &self.cluster,
+            uid: &self.uid,
             connected: self.connected,
+            unsynced_since: self.unsynced_since,
             state: &self.state,
             claims: &self.claims,
             gc: &self.gc,
+            recovery: &self.recovery,
             guardrails: &self.guardrails,
             decisions: &self.decisions,
             disruption: &self.disruption,
             holds: &self.holds,
-            cost_records: &self.history.costs,
+            history: &self.history,
+            provisioner: &self.provisioner,
             node_classes: &self.node_classes,
             region: &self.region,
             now,
         }
     }
 
-    /// Lets the status reporter act on a view of the other parts.
-    pub(crate) fn with_status_reporter<R>(
+    /// Lets a part act on a view of the others. What the view has of the part itself is empty.
+    pub(crate) fn with_part<P: Default, R>(
         &mut self,
+        part: impl Fn(&mut Self) -> &mut P,
         now: Timestamp,
-        act: impl FnOnce(&mut StatusReporter, &StepView<'_>) -> R,
+        act: impl FnOnce(&mut P, &StepView<'_>) -> R,
     ) -> R {
-        let mut reporter = std::mem::take(&mut self.status_reporter);
-        let result = act(&mut reporter, &self.step_view(now));
-        self.status_reporter = reporter;
+        let mut taken = std::mem::take(part(self));
+        let result = act(&mut taken, &self.step_view(now));
+        *part(self) = taken;
         result
-    }
-
-    /// Whether statuses may be written: not in quarantine, and not in shadow mode.
-    pub(crate) fn may_report_status(&self, ctx: &Context<'_>) -> bool {
-        !self.guardrails.is_quarantined() && !ctx.settings.is_shadow(&self.cluster)
     }
 }

@@ -26,7 +26,7 @@ impl ClusterController {
         let step = self.step_view(now);
         let (shown, pools) = (step.guardrails_view(&guardrails), pools_view(&guardrails, &step));
         drop(guardrails);
-        ClusterView { pools, ..self.view_of(region.offerings().counts().0, shown, &step) }
+        ClusterView { pools, ..view_of(region.offerings().counts().0, shown, &step) }
     }
 
     /// The observed state as it is now, which is copied at its next change while it is held.
@@ -43,48 +43,48 @@ impl ClusterController {
         let planned = (self.disruption.consolidation.planned_blocks.at(), self.disruption.eligible_nodes());
         (version, planned, self.guardrails.view_fingerprint(), self.gc.view_version())
     }
+}
 
-    fn view_of(&self, unavailable_offerings: usize, guardrails: GuardrailsView, step: &StepView<'_>) -> ClusterView {
-        let nodes = nodes_view(&CostView::new(step, &guardrails), step);
-        let prices = nodes.iter().filter_map(|node| node.machine.as_ref()?.instance.as_ref());
-        ClusterView {
-            cluster: self.cluster.clone(),
-            connected: self.connected,
-            synced: self.state.is_synced(),
-            synced_since: self.state.last_synced(),
-            unsynced_since: self.unsynced_since,
-            version: self.state.version(),
-            pods: self.state.live_pods(),
-            pending: self.state.unplaced_pods().filter(|pod| pod.is_provisionable()).count(),
-            pending_pods: pending_pods_view(step),
-            node_count: self.state.nodes().count(),
-            cost: MicroUsd(prices.map(|instance| instance.price.0).sum()),
-            nodes,
-            pools: Vec::new(),
-            unavailable_offerings,
-            decisions: self.decisions.recent().cloned().collect(),
-            last_error: self.provisioner.last_error().map(str::to_owned),
-            planning: self.provisioner.view(),
-            guardrails,
-            anomalies: self.anomalies(),
-            autoscalers: self.state.active_autoscalers().cloned().collect(),
-            problems: self.state.problems().collect(),
-            unmanaged_pools: unmanaged_pools(&self.state),
-            unusable_nodes: unusable_nodes(step),
-            counters: self.history.lifecycle.counters(),
-            holds: self.holds.counts(),
-            pod_durations: self.history.pod_durations.durations(),
-            eligible_nodes: self.disruption.eligible_nodes(),
-        }
+fn view_of(unavailable_offerings: usize, guardrails: GuardrailsView, step: &StepView<'_>) -> ClusterView {
+    let nodes = nodes_view(&CostView::new(step, &guardrails), step);
+    let prices = nodes.iter().filter_map(|node| node.machine.as_ref()?.instance.as_ref());
+    ClusterView {
+        cluster: step.cluster.clone(),
+        connected: step.connected,
+        synced: step.state.is_synced(),
+        synced_since: step.state.last_synced(),
+        unsynced_since: step.unsynced_since,
+        version: step.state.version(),
+        pods: step.state.live_pods(),
+        pending: step.state.unplaced_pods().filter(|pod| pod.is_provisionable()).count(),
+        pending_pods: pending_pods_view(step),
+        node_count: step.state.nodes().count(),
+        cost: MicroUsd(prices.map(|instance| instance.price.0).sum()),
+        nodes,
+        pools: Vec::new(),
+        unavailable_offerings,
+        decisions: step.decisions.recent().cloned().collect(),
+        last_error: step.provisioner.last_error().map(str::to_owned),
+        planning: step.provisioner.view(),
+        guardrails,
+        anomalies: anomalies(step),
+        autoscalers: step.state.active_autoscalers().cloned().collect(),
+        problems: step.state.problems().collect(),
+        unmanaged_pools: unmanaged_pools(step.state),
+        unusable_nodes: unusable_nodes(step),
+        counters: step.history.lifecycle.counters(),
+        holds: step.holds.counts(),
+        pod_durations: step.history.pod_durations.durations(),
+        eligible_nodes: step.disruption.eligible_nodes(),
     }
+}
 
-    fn anomalies(&self) -> InstanceAnomalies {
-        let (orphaned, foreign) = self.gc.counts();
-        InstanceAnomalies {
-            orphaned,
-            foreign,
-            termination_refused: self.claims.iter().filter(|machine| machine.is_termination_refused()).count(),
-        }
+pub(crate) fn anomalies(view: &StepView<'_>) -> InstanceAnomalies {
+    let (orphaned, foreign) = view.gc.counts();
+    InstanceAnomalies {
+        orphaned,
+        foreign,
+        termination_refused: view.claims.iter().filter(|machine| machine.is_termination_refused()).count(),
     }
 }
 

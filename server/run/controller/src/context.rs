@@ -10,11 +10,13 @@ use super::search_allowance::SearchAllowance;
 use super::unavailable_offerings::UnavailableOfferings;
 use super::{Effect, Finding, Settings};
 use crate::disruption_allowance::DisruptionAllowance;
-use model::{ClusterName, Timestamp};
+use model::{ClusterName, Text, Timestamp};
 
 /// What a step of a cluster reads and changes outside of it, and its output.
 pub(super) struct Context<'c> {
     pub cluster: ClusterName,
+    /// UID of the cluster; empty until its lease is acquired.
+    pub uid: Text,
     pub settings: &'c Settings,
     pub disabled_guards: &'c DisabledGuards,
     pub offerings: &'c UnavailableOfferings,
@@ -29,7 +31,7 @@ pub(super) struct Context<'c> {
 impl<'c> Context<'c> {
     /// The context of a step at `now`. The step sets `locked` when it locks the guardrails.
     pub fn new(
-        cluster: ClusterName,
+        (cluster, uid): (ClusterName, Text),
         region: &'c RegionState,
         locked: &'c Cell<bool>,
         effects: &'c mut Vec<Effect>,
@@ -37,6 +39,7 @@ impl<'c> Context<'c> {
     ) -> Self {
         Self {
             cluster,
+            uid,
             settings: region.settings(),
             disabled_guards: region.disabled_guards(),
             offerings: region.offerings(),

@@ -8,11 +8,14 @@ use rustc_hash::FxHasher;
 
 use crate::Effect;
 use crate::cluster_controller::ClusterController;
+use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::cost_records::{CostRecords, FIRST_WRITE_WITHIN, Observed};
 use crate::cost_view::{CostView, NodeRequests};
+use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::step_view::StepView;
+use cluster::ClusterState;
 
 impl ClusterController {
     /// Observes what machines cost if it is time for it, and writes it. Before the first accepted snapshot not all machines are
@@ -21,10 +24,10 @@ impl ClusterController {
         let now = ctx.now;
         if self.history.costs.is_new() && self.is_ready() {
             self.history.costs.begin(now + first_write_delay(&self.cluster));
-        } else if self.next_cost_wakeup().is_none_or(|at| at > now) {
+        } else if next_cost_wakeup(&mut self.claims, &self.history, &self.state).is_none_or(|at| at > now) {
             return;
         }
-        let machines = self.observed_machines(ctx);
+        let machines = observed_machines(ctx, &self.step_view(ctx.now));
         let claims = &self.claims;
         self.history.costs.forget_removed(|claim| claims.get(claim).is_some(), now);
         let observed = Observed { at: now, version: self.state.version(), stages: self.claims.stage_fingerprint() };
@@ -33,30 +36,29 @@ impl ClusterController {
             ctx.effects.push(Effect::RecordCosts { cluster: self.cluster.clone(), intervals });
         }
     }
+}
 
-    /// When costs are observed next without an event.
-    pub(crate) fn next_cost_wakeup(&mut self) -> Option<Timestamp> {
-        self.history.costs.observation_due(self.state.version(), self.claims.stage_fingerprint())
-    }
+pub(crate) fn observed_machines(ctx: &mut Context<'_>, view: &StepView<'_>) -> Vec<ObservedMachine> {
+    let guardrails = view.guardrails_view(&ctx.guardrails);
+    ctx.release_guardrails();
+    let costs = CostView::new(view, &guardrails);
+    let runs = |machine: &&ManagedClaim| machine.stage() != StageKind::Deleting;
+    let observed = view.claims.iter().filter(runs).filter_map(|machine| {
+        let node = view.state.node_of_claim(machine.name());
+        let requests = node.map(|node| NodeRequests::of(view.state.pods_on(&node.name)));
+        let parts = costs.parts(machine, node.zip(requests.as_ref()));
+        Some(ObservedMachine {
+            machine: costed(machine, &view.history.costs)?,
+            since: known_since(machine, view),
+            parts,
+        })
+    });
+    observed.collect()
+}
 
-    fn observed_machines(&self, ctx: &mut Context<'_>) -> Vec<ObservedMachine> {
-        let view = self.step_view(ctx.now);
-        let guardrails = view.guardrails_view(&ctx.guardrails);
-        ctx.release_guardrails();
-        let costs = CostView::new(&view, &guardrails);
-        let runs = |machine: &&ManagedClaim| machine.stage() != StageKind::Deleting;
-        let observed = self.claims.iter().filter(runs).filter_map(|machine| {
-            let node = self.state.node_of_claim(machine.name());
-            let requests = node.map(|node| NodeRequests::of(self.state.pods_on(&node.name)));
-            let parts = costs.parts(machine, node.zip(requests.as_ref()));
-            Some(ObservedMachine {
-                machine: costed(machine, view.cost_records)?,
-                since: known_since(machine, &view),
-                parts,
-            })
-        });
-        observed.collect()
-    }
+/// When costs are observed next without an event.
+pub(crate) fn next_cost_wakeup(claims: &mut NodeClaims, history: &History, state: &ClusterState) -> Option<Timestamp> {
+    history.costs.observation_due(state.version(), claims.stage_fingerprint())
 }
 
 /// Clusters that a process acquires together do not write together.
@@ -89,7 +91,8 @@ fn costed(machine: &ManagedClaim, records: &CostRecords) -> Option<CostedMachine
 fn known_since(machine: &ManagedClaim, view: &StepView<'_>) -> Timestamp {
     let first = if machine.stage() == StageKind::Launched { machine.since() } else { view.now };
     let created = view.state.claim(machine.name()).and_then(|claim| claim.created);
-    let is_of_earlier_owner = |at: &Timestamp| machine.decision().is_none() && view.cost_records.is_after_restored(*at);
+    let is_of_earlier_owner =
+        |at: &Timestamp| machine.decision().is_none() && view.history.costs.is_after_restored(*at);
     created.filter(is_of_earlier_owner).map_or(first, |at| at.min(first))
 }
 

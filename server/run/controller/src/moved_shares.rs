@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster_controller::ClusterController;
+use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
 use crate::cost_records::CostRecords;
@@ -16,14 +16,12 @@ use model::{ClaimName, PodKey, Resources, Timestamp};
 /// A whole in parts per million.
 const WHOLE: i128 = 1_000_000;
 
-impl ClusterController {
-    /// Notes which of its machines a decision removes to save their price, and for whose moved pods it launches machines.
-    pub(crate) fn note_costs_of(&mut self, decision: &Decision) {
-        self.history.costs.note_decision(decision);
-        for machine in &decision.launches {
-            let moved = shares(&self.state, &machine.pods, decision.at);
-            self.history.costs.note_launch(machine.claim.name.clone(), moved, decision);
-        }
+/// Notes which of its machines a decision removes to save their price, and for whose moved pods it launches machines.
+pub(crate) fn note_costs_of(decision: &Decision, history: &mut History, state: &ClusterState) {
+    history.costs.note_decision(decision);
+    for machine in &decision.launches {
+        let moved = shares(state, &machine.pods, decision.at);
+        history.costs.note_launch(machine.claim.name.clone(), moved, decision);
     }
 }
 

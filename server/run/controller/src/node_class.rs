@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`resolver`] (which resolutions are due, and what came of them), `reconcile` (requests and answers).
 
-mod reconcile;
+pub(crate) mod reconcile;
 mod resolver;
 
 pub(crate) use resolver::NodeClassResolver;

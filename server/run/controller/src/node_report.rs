@@ -116,7 +116,7 @@ impl ClusterController {
     #[must_use]
     pub fn node_report(&self, name: &str, now: Timestamp) -> NodeReport {
         let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
-        let ctx = Context::new(self.cluster.clone(), &region, &locked, &mut effects, now);
+        let ctx = Context::new((self.cluster.clone(), self.uid.clone()), &region, &locked, &mut effects, now);
         let by_claim = || self.state.node_of_claim(&ClaimName::from(name));
         let node = match self.state.node(&NodeName::from(name)).or_else(by_claim) {
             Some(node) => ReportedNode::Present(Box::new(present_node(node, &self.step_view(now), &ctx))),

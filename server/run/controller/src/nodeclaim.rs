@@ -21,21 +21,21 @@
 
 mod claims;
 mod deletions;
-mod disrupted_taint;
+pub(crate) mod disrupted_taint;
 mod garbage_collector;
 pub(crate) mod gc;
-mod inspection_answers;
+pub(crate) mod inspection_answers;
 pub(crate) mod instance_inspection;
 mod launch_record;
 pub(crate) mod lifecycle;
 mod listing;
 mod managed_claim;
 mod missing_claims;
-mod orphans;
+pub(crate) mod orphans;
 mod other_region;
 pub(crate) mod recovery;
 mod stage;
-mod termination;
+pub(crate) mod termination;
 mod termination_calls;
 mod termination_reason;
 

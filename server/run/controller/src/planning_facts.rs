@@ -12,6 +12,7 @@ use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::guardrails::Mode;
 use crate::guardrails::enforcement::freeze_of_launches;
+use crate::step_view::StepView;
 use crate::unavailable_offerings::Probing;
 use cluster::ClusterState;
 use model::input::{PlanningInput, Policy};
@@ -117,50 +118,49 @@ impl ClusterController {
             return Err(NoFacts::NotSynced);
         }
         let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
-        let ctx = Context::new(self.cluster.clone(), &region, &locked, &mut effects, now);
-        let key = self.facts_key(&ctx);
+        let ctx = Context::new((self.cluster.clone(), self.uid.clone()), &region, &locked, &mut effects, now);
+        let key = facts_key(&ctx, &self.step_view(ctx.now));
         if known == Some(&key) {
             return Err(NoFacts::Unchanged);
         }
         let price_date = self.state.pools().find_map(|record| record.meta.price_date.clone());
         Ok(PlanningFacts { key, state: self.state.snapshot(), policy: ctx.settings.policy.clone(), price_date, now })
     }
+}
 
-    fn facts_key(&self, ctx: &Context<'_>) -> FactsKey {
-        let launch_block = self.why_nothing_is_launched(ctx);
-        let of_pool = |pool: &model::NodePool| PoolFacts {
-            catalogue: ctx.offerings.mask_catalogue(self.state.launch_catalogue(pool), Probing::Excluded, ctx.now),
-            // A block of the whole cluster says it once for all of them.
-            freeze: if launch_block.is_some() { None } else { freeze_of_launches(&pool.name, ctx) },
-        };
-        let pools = self.state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
-        FactsKey { version: Some(self.state.version()), launch_block, pools }
-    }
+pub(crate) fn facts_key(ctx: &Context<'_>, view: &StepView<'_>) -> FactsKey {
+    let launch_block = why_nothing_is_launched(ctx, view);
+    let of_pool = |pool: &model::NodePool| PoolFacts {
+        catalogue: ctx.offerings.mask_catalogue(view.state.launch_catalogue(pool), Probing::Excluded, ctx.now),
+        // A block of the whole cluster says it once for all of them.
+        freeze: if launch_block.is_some() { None } else { freeze_of_launches(&pool.name, ctx) },
+    };
+    let pools = view.state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
+    FactsKey { version: Some(view.state.version()), launch_block, pools }
+}
 
-    /// What blocks all launches of the cluster.
-    fn why_nothing_is_launched(&self, ctx: &Context<'_>) -> Option<Text> {
-        let guardrails = &ctx.guardrails;
-        let freeze = || {
-            let mut whole = guardrails.freezes().for_cluster(&self.cluster);
-            whole.find(|freeze| !freeze.only_disruption && freeze.pool.is_none()).map(ToString::to_string)
-        };
-        let quarantine = || {
-            self.guardrails
-                .is_quarantined()
-                .then(|| "the cluster is in quarantine: see `fleetwright fleet clusters`".to_owned())
-        };
-        let mode = || {
-            (ctx.settings.guardrails.mode_of(&self.cluster) == Mode::Shadow).then(|| {
-                "the cluster is in shadow mode, in which decisions are recorded and not carried out".to_owned()
-            })
-        };
-        let breaker = || {
-            guardrails
-                .is_breaker_engaged(&self.cluster)
-                .then(|| "the circuit breaker holds launches, because launches of the cluster fail".to_owned())
-        };
-        freeze().or_else(quarantine).or_else(mode).or_else(breaker).map(Text::from)
-    }
+/// What blocks all launches of the cluster.
+pub(crate) fn why_nothing_is_launched(ctx: &Context<'_>, view: &StepView<'_>) -> Option<Text> {
+    let guardrails = &ctx.guardrails;
+    let freeze = || {
+        let mut whole = guardrails.freezes().for_cluster(view.cluster);
+        whole.find(|freeze| !freeze.only_disruption && freeze.pool.is_none()).map(ToString::to_string)
+    };
+    let quarantine = || {
+        view.guardrails
+            .is_quarantined()
+            .then(|| "the cluster is in quarantine: see `fleetwright fleet clusters`".to_owned())
+    };
+    let mode = || {
+        (ctx.settings.guardrails.mode_of(view.cluster) == Mode::Shadow)
+            .then(|| "the cluster is in shadow mode, in which decisions are recorded and not carried out".to_owned())
+    };
+    let breaker = || {
+        guardrails
+            .is_breaker_engaged(view.cluster)
+            .then(|| "the circuit breaker holds launches, because launches of the cluster fail".to_owned())
+    };
+    freeze().or_else(quarantine).or_else(mode).or_else(breaker).map(Text::from)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod batch;
 mod demand_cursor;
 mod launch_lane;
 mod launch_view;
-mod launches;
+pub(crate) mod launches;
 pub(crate) mod pending_plan;
 pub(crate) mod plan_assignment;
 mod plan_job;

@@ -9,27 +9,46 @@ use super::guardrails::quarantine::CONFIRMATION_TTL;
 use super::guardrails::{Guard, is_allowed_by_mode};
 use super::provisioning::{PlanAnswer, Planned};
 use super::{Effect, Event, Finding};
+use crate::cluster_controller::Published;
+use crate::copy_on_write::CopyOnWrite;
+use crate::cost_observer::next_cost_wakeup;
 use crate::disruption::consolidation::restore_moves;
 use crate::disruption::replacement_recovery::{end_recorded_replacements, load_replacements};
 use crate::guardrails::enforcement::{count_discovered_launches, remaining};
+use crate::guardrails::removal_gate::confirm_removals;
 use crate::guardrails::replacement::expire_assignments;
+use crate::guardrails::restore::restore_guardrails;
 use crate::guardrails::restore::restore_launch_backoff;
-use crate::guardrails::snapshot_acceptance::{record_cloud_listing, request_resync, restore_deleted_objects};
+use crate::guardrails::snapshot_acceptance::{
+    KnownMachines, record_cloud_listing, request_resync, restore_deleted_objects,
+};
+use crate::node_class::NodeClassResolver;
+use crate::node_class::reconcile::handle_node_class;
+use crate::nodeclaim::NodeClaims;
+use crate::nodeclaim::disrupted_taint::{next_taint_removal, taint_removals};
 use crate::nodeclaim::gc::record_listed_instances;
+use crate::nodeclaim::inspection_answers::handle_terminate_refused;
 use crate::nodeclaim::lifecycle::adopt_claims;
-use crate::provisioning::probing::handle_probe_answers;
+use crate::nodeclaim::lifecycle::handle_instance_gone;
+use crate::nodeclaim::lifecycle::handle_launched;
+use crate::nodeclaim::orphans::apply_observation;
+use crate::nodeclaim::termination::keep_claimed_machines;
+use crate::provisioning::probing::{handle_probe_answers, probes_to_claim};
+use crate::provisioning::search::request_search_if_due;
 use crate::provisioning::search::settle_search;
+use crate::region_state::RegionState;
 use crate::settings::ClassFacts;
+use cluster::ClusterState;
 use cluster::{ComparisonRules, Object, Observation};
-use model::Timestamp;
+use model::{ClusterName, Timestamp};
 
 impl ClusterController {
     /// Handles one event, which concerns this cluster, and returns its effects in the order of
     /// execution. [`ClusterController::next_wakeup`] says when [`Event::Tick`] is due.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
-        let mut ctx = Context::new(self.cluster.clone(), &region, &locked, &mut effects, now);
-        self.configure_state(&ctx);
+        let mut ctx = Context::new((self.cluster.clone(), self.uid.clone()), &region, &locked, &mut effects, now);
+        configure_state(&ctx, &mut self.state);
         let before = self.view_fingerprint();
         region.offerings().expire(now);
         let limits_version = region.limits_version();
@@ -49,7 +68,7 @@ impl ClusterController {
             self.published.machines = Some(remaining);
             ctx.guardrails.record_machines(&self.cluster, remaining);
         }
-        self.publish_instances();
+        publish_instances(&self.cluster, &mut self.published, &mut self.claims, &self.region);
         drop(ctx);
         if locked.get() {
             region.advance(now);
@@ -59,33 +78,6 @@ impl ClusterController {
         }
         effects.retain(|effect| is_allowed_by_mode(&region.settings().guardrails, effect));
         effects
-    }
-
-    /// Tells the state what settings say. It is not changed while it is as they say, because a change copies it if a plan
-    /// of disruption reads it.
-    fn configure_state(&mut self, ctx: &Context<'_>) {
-        let (hold, shadow) = (ctx.settings.hold_after_external_scale_up, ctx.settings.is_shadow(&self.cluster));
-        if !self.state.is_configured(hold, shadow, &ctx.settings.schedulers) {
-            self.state.hold_after_external_scale_up(hold);
-            self.state.set_shadow(shadow);
-            self.state.set_schedulers(ctx.settings.schedulers.clone());
-        }
-        let rules = ComparisonRules {
-            is_resolver: ctx.settings.class_facts == ClassFacts::Resolved,
-            allows_outdated: !ctx.disabled_guards.is_enabled(Guard::CurrentLookup),
-            allows_failed: !ctx.disabled_guards.is_enabled(Guard::FailedLookup),
-        };
-        if self.state.comparison_rules() != rules {
-            self.state.set_comparison_rules(rules);
-        }
-    }
-
-    /// Publishes the instances of this cluster when they have changed, for notices that name an instance alone.
-    fn publish_instances(&mut self) {
-        let fingerprint = self.claims.instances_fingerprint();
-        if self.published.instances.replace(fingerprint) != Some(fingerprint) {
-            self.region.replace_instances(&self.cluster, self.claims.provider_ids().cloned().collect());
-        }
     }
 
     /// Updates the state of the cluster; decisions follow in [`ClusterController::advance`].
@@ -113,17 +105,45 @@ impl ClusterController {
             }
             Event::Planned(answer) => self.handle_plan(*answer, ctx),
             Event::Recorded { decision } => self.execute_decision(decision, ctx),
-            Event::Launched(launched) => self.handle_launched(*launched, ctx),
+            Event::Launched(launched) => {
+                handle_launched(*launched, ctx, &mut self.claims, &mut self.guardrails, &mut self.state)
+            }
             Event::LaunchFailed { claim, attempt, failure, .. } => {
                 self.handle_launch_failure(&claim, attempt, failure, ctx)
             }
-            Event::InstanceGone { provider_id, .. } => self.handle_instance_gone(&provider_id, ctx),
+            Event::InstanceGone { provider_id, .. } => handle_instance_gone(
+                &provider_id,
+                ctx,
+                &mut self.claims,
+                &mut self.gc,
+                &mut self.history,
+                &mut self.provisioner,
+                &mut self.state,
+            ),
             Event::Inspected { provider_id, found, .. } => self.handle_inspection(&provider_id, found, ctx),
-            Event::TerminateRefused { claim, provider_id, .. } => {
-                self.handle_terminate_refused(&claim, &provider_id, ctx)
+            Event::TerminateRefused { claim, provider_id, .. } => handle_terminate_refused(
+                &claim,
+                &provider_id,
+                ctx,
+                &mut self.claims,
+                &mut self.gc,
+                &mut self.history,
+                &mut self.guardrails,
+            ),
+            Event::NodeClassResolved { query, resolved } => {
+                return handle_node_class(
+                    &query,
+                    *resolved,
+                    ctx,
+                    &mut self.node_classes,
+                    &mut self.state,
+                    &mut self.status_reporter,
+                    &mut self.disruption,
+                );
             }
-            Event::NodeClassResolved { query, resolved } => return self.handle_node_class(&query, *resolved, ctx),
-            Event::RemovalsConfirmed { .. } => self.confirm_removals(ctx.now),
+            Event::RemovalsConfirmed { .. } => {
+                confirm_removals(ctx.now, &mut self.claims, &mut self.disruption, &mut self.gc, &self.guardrails)
+            }
             Event::InstructionAcked { instruction, .. } => self.handle_ack(instruction, ctx),
             Event::InstructionFailed { instruction, reason, unmet, .. } => {
                 self.handle_instruction_failure(instruction, &reason, unmet, ctx);
@@ -135,14 +155,16 @@ impl ClusterController {
             Event::ProbesAnswered { answers, until, .. } => {
                 return handle_probe_answers(answers, until, ctx, &mut self.provisioner);
             }
-            Event::LaunchHistoryLoaded { past, .. } => self.restore_guardrails(past, ctx),
+            Event::LaunchHistoryLoaded { past, .. } => {
+                restore_guardrails(past, ctx, &mut self.guardrails, &self.claims)
+            }
             Event::MovesLoaded { moves, .. } => restore_moves(moves, &mut self.state, &self.claims),
             Event::CountsLoaded { counts, .. } => self.guardrails.restore_counts(counts, ctx.now),
             Event::ReplacementsLoaded { read, .. } => load_replacements(*read, &mut self.disruption),
             Event::CostsLoaded { last, .. } => return self.history.costs.restore(last),
             Event::CostsRecorded { .. } => return self.history.costs.confirm(),
             Event::HoldsChanged { read, holds, .. } => self.load_holds(read, holds, ctx.now),
-            Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches),
+            Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches, ctx),
             Event::Listed { listing, .. } => {
                 record_cloud_listing(&listing, &mut self.guardrails, &self.uid);
                 record_listed_instances(&listing, ctx.now, &mut self.state);
@@ -164,7 +186,8 @@ impl ClusterController {
         if matches!(observation, Observation::Snapshot(_)) {
             self.guardrails.end_confirmation();
         }
-        if let Some(observation) = self.accept_observation(observation, ctx) {
+        let machines = KnownMachines { claims: &self.claims, recovery: &self.recovery };
+        if let Some(observation) = self.guardrails.accept_observation(observation, machines, &mut self.state, ctx) {
             self.apply_accepted(observation, ctx);
         }
     }
@@ -188,10 +211,16 @@ impl ClusterController {
         }
         self.history.pod_durations.observe(&observation, &self.state, now);
         // The state is updated first: adoption, recovery and the batch window read it.
-        self.apply_observation(observation, now);
+        apply_observation(observation, now, &mut self.claims, &mut self.guardrails, &mut self.history, &mut self.state);
         if !is_pod {
             adopt_claims(now, &mut self.claims, &self.state);
-            self.keep_claimed_machines(ctx);
+            keep_claimed_machines(
+                ctx,
+                &mut self.claims,
+                &mut self.provisioner,
+                &mut self.state,
+                &mut self.status_reporter,
+            );
         }
         if whole || self.gc.last_absence_finding.is_some() {
             self.resume_unfinished(ctx);
@@ -221,7 +250,9 @@ impl ClusterController {
         if !self.guardrails.is_quarantined() && !ctx.settings.is_shadow(&self.cluster) {
             self.begin_drains_with_ready_replacements(ctx);
             self.advance_machines(ctx);
-            self.take_taints_off(ctx);
+            for removal in taint_removals(&self.step_view(ctx.now)) {
+                self.claims.instruct(removal, ctx);
+            }
             if self.is_ready() {
                 let (nominator, view) = self.nominator_and_view(ctx.now);
                 for nominations in nominator.retry_nominations(&view) {
@@ -232,29 +263,39 @@ impl ClusterController {
         self.end_invalid_consolidations(ctx);
         // What was decided so far is counted. An input of a plan takes milliseconds to build.
         ctx.release_guardrails();
-        self.claim_probes(ctx);
+        let keys = probes_to_claim(&self.step_view(ctx.now), ctx);
+        if !keys.is_empty() {
+            ctx.effects.push(Effect::ClaimProbes { cluster: self.cluster.clone(), keys });
+        }
         self.reconcile_holds(ctx);
         self.request_plan_if_due(ctx);
-        self.request_search_if_due(ctx);
+        request_search_if_due(ctx, &mut self.provisioner, &mut self.guardrails, &self.state, self.connected);
         self.reconcile_disruption(ctx);
         ctx.release_guardrails();
         self.request_consolidation_if_due(ctx);
         end_recorded_replacements(ctx, &mut self.disruption, &self.decisions, &self.state);
-        self.persist_counts(ctx);
+        if self.is_ready() {
+            self.guardrails.persist_counts(&self.state, ctx);
+        }
         self.record_costs(ctx);
         self.history.lifecycle.count_decisions(self.decisions.recent().map(AsRef::as_ref));
         self.history.lifecycle.count(&mut self.claims, ctx.now);
-        self.request_node_classes(ctx);
+        let queries = self.with_part(|parts| &mut parts.node_classes, ctx.now, NodeClassResolver::request_due);
+        ctx.effects.extend(queries.into_iter().map(|query| Effect::ResolveNodeClass(Box::new(query))));
         self.reconcile_status(ctx);
         self.next_wakeup = self.next_wakeup_at(ctx);
     }
 
     fn reconcile_status(&mut self, ctx: &mut Context<'_>) {
-        if !self.is_ready() || !self.may_report_status(ctx) || !self.status_reporter.is_due(ctx.now) {
+        if !self.is_ready() || !self.step_view(ctx.now).may_report_status() || !self.status_reporter.is_due(ctx.now) {
             return;
         }
         let pod_events = self.state.take_pod_events();
-        let writes = self.with_status_reporter(ctx.now, |reporter, view| reporter.reconcile(&pod_events, view, ctx));
+        let writes = self.with_part(
+            |parts| &mut parts.status_reporter,
+            ctx.now,
+            |reporter, view| reporter.reconcile(&pod_events, view, ctx),
+        );
         for (id, instruction) in writes {
             let (cluster, instruction) = (self.cluster.clone(), Box::new(instruction));
             ctx.effects.push(Effect::Instruct { cluster, id, instruction });
@@ -262,21 +303,21 @@ impl ClusterController {
     }
 
     fn next_wakeup_at(&mut self, ctx: &Context<'_>) -> Option<Timestamp> {
-        let (settings, costs) = (ctx.settings, self.next_cost_wakeup());
+        let (settings, costs) = (ctx.settings, next_cost_wakeup(&mut self.claims, &self.history, &self.state));
         let machines = self.claims.next_wakeup(settings.launch_timeout, settings.registration_timeout, ctx.now);
-        let report = self.status_reporter.next_pass(ctx.now).filter(|_| self.may_report_status(ctx));
+        let report = self.status_reporter.next_pass(ctx.now).filter(|_| self.step_view(ctx.now).may_report_status());
         let decisions = [self.disruption.next_wakeup(), report].into_iter().flatten().filter(|_| self.is_ready());
         // Machines are not advanced in quarantine or shadow mode, so their times cause no wake-up.
         let held = self.guardrails.is_quarantined() || ctx.settings.is_shadow(&self.cluster);
         let nominations = self.nominator.next_wakeup(self.is_ready());
-        let taints = self.next_taint_removal(ctx.now).filter(|_| self.is_ready());
+        let taints = next_taint_removal(ctx.now, &self.step_view(ctx.now)).filter(|_| self.is_ready());
         let machines = machines.into_iter().chain(nominations).chain(taints);
         let machines = machines.chain(self.guardrails.next_removal_recheck()).filter(|_| !held);
-        let resolutions = self.node_classes.next_wakeup().filter(|_| self.resolves_node_classes(ctx));
+        let resolutions = self.node_classes.next_wakeup().filter(|_| self.step_view(ctx.now).resolves_node_classes());
         let lapses = [
             resolutions,
-            self.next_resync(),
-            self.next_counts_write(ctx),
+            self.guardrails.next_resync().filter(|_| self.connected),
+            self.guardrails.next_counts_write(&self.state, ctx).filter(|_| self.is_ready()),
             costs,
             self.holds.next_wakeup(self.is_ready(), self.state.version(), ctx.now),
             self.state.assignments().next_expiry(),
@@ -310,5 +351,37 @@ impl ClusterController {
         if let Some(answer) = self.provisioner.keep_search(answer) {
             self.apply_answer(answer, ctx);
         }
+    }
+}
+
+/// Publishes the instances of this cluster when they have changed, for notices that name an instance alone.
+pub(crate) fn publish_instances(
+    cluster: &ClusterName,
+    published: &mut Published,
+    claims: &mut NodeClaims,
+    region: &RegionState,
+) {
+    let fingerprint = claims.instances_fingerprint();
+    if published.instances.replace(fingerprint) != Some(fingerprint) {
+        region.replace_instances(cluster, claims.provider_ids().cloned().collect());
+    }
+}
+
+/// Tells the state what settings say. It is not changed while it is as they say, because a change copies it if a plan
+/// of disruption reads it.
+pub(crate) fn configure_state(ctx: &Context<'_>, state: &mut CopyOnWrite<ClusterState>) {
+    let (hold, shadow) = (ctx.settings.hold_after_external_scale_up, ctx.settings.is_shadow(&ctx.cluster));
+    if !state.is_configured(hold, shadow, &ctx.settings.schedulers) {
+        state.hold_after_external_scale_up(hold);
+        state.set_shadow(shadow);
+        state.set_schedulers(ctx.settings.schedulers.clone());
+    }
+    let rules = ComparisonRules {
+        is_resolver: ctx.settings.class_facts == ClassFacts::Resolved,
+        allows_outdated: !ctx.disabled_guards.is_enabled(Guard::CurrentLookup),
+        allows_failed: !ctx.disabled_guards.is_enabled(Guard::FailedLookup),
+    };
+    if state.comparison_rules() != rules {
+        state.set_comparison_rules(rules);
     }
 }

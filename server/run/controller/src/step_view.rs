@@ -1,12 +1,13 @@
 //! What a part of a controller reads in a step of its cluster.
 
-use super::cost_records::CostRecords;
+use super::cluster_controller::History;
 use super::disruption::{DecisionQueue, Disruption};
 use super::guardrails::{ClusterGuardrails, Freeze, Guardrails, GuardrailsView};
 use super::holds::Holds;
 use super::node_class::NodeClassResolver;
-use super::nodeclaim::{GarbageCollector, ManagedClaim, NodeClaims};
+use super::nodeclaim::{GarbageCollector, ManagedClaim, NodeClaims, PendingRecovery};
 use super::origin::Origin;
+use super::provisioning::Provisioner;
 use super::region_state::RegionState;
 use crate::Settings;
 use cluster::ClusterState;
@@ -18,15 +19,19 @@ use model::{ClaimName, ClusterName, Text, Timestamp};
 #[derive(Clone, Copy)]
 pub(crate) struct StepView<'v> {
     pub cluster: &'v ClusterName,
+    pub uid: &'v Text,
     pub connected: bool,
+    pub unsynced_since: Option<Timestamp>,
     pub state: &'v ClusterState,
     pub claims: &'v NodeClaims,
     pub gc: &'v GarbageCollector,
+    pub recovery: &'v PendingRecovery,
     pub guardrails: &'v ClusterGuardrails,
     pub decisions: &'v DecisionQueue,
     pub disruption: &'v Disruption,
     pub holds: &'v Holds,
-    pub cost_records: &'v CostRecords,
+    pub history: &'v History,
+    pub provisioner: &'v Provisioner,
     pub node_classes: &'v NodeClassResolver,
     pub region: &'v RegionState,
     pub now: Timestamp,
@@ -40,6 +45,11 @@ impl<'v> StepView<'v> {
     /// Whether decisions are allowed: the agent is connected and the state synced.
     pub fn is_ready(&self) -> bool {
         self.connected && self.state.is_synced()
+    }
+
+    /// Whether statuses may be written: not in quarantine, and not in shadow mode.
+    pub fn may_report_status(&self) -> bool {
+        !self.guardrails.is_quarantined() && !self.settings().is_shadow(self.cluster)
     }
 
     /// The freeze that stops a removal of `claim` for `reason`.

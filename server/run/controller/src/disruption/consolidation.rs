@@ -22,19 +22,22 @@ use super::plan_input::{build, candidates};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
+use crate::disruption::DecisionQueue;
 use crate::disruption::Disruption;
 use crate::disruption::replacements::end_replacement;
 use crate::disruption::taken_room::{consolidations, still_saves};
 use crate::disruption_allowance::DisruptionDemand;
-use crate::guardrails::enforcement::{freeze_of_launches, replacement_room, reserve_removals};
+use crate::guardrails::enforcement::limit_launches;
+use crate::guardrails::enforcement::{freeze_of_launches, remaining, replacement_room, reserve_removals};
 use crate::guardrails::rate_limits::RateLimitRoom;
 use crate::guardrails::replacement::pending_plan_due;
-use crate::guardrails::shadow::ShadowInput;
+use crate::guardrails::shadow::{ShadowInput, shadow_removals};
 use crate::guardrails::{Guard, ReplacementRoom};
 use crate::node_report::planned_blocks::PlannedBlocks;
 use crate::nodeclaim::NodeClaims;
 use crate::order::charged_cost;
 use crate::provisioning::pending_plan::have_limits_room;
+use crate::provisioning::plan_assignment::assign_plan;
 use crate::provisioning::plan_assignment::{may_launch, price_date};
 use crate::provisioning::search::search_steps_of_groups;
 use crate::provisioning::{
@@ -88,7 +91,7 @@ impl ClusterController {
         let may_move = self.state.moved_pod_without_room().is_none();
         ctx.release_guardrails();
         if found.is_any_now && may_launch && may_move {
-            self.request_consolidation(ctx);
+            request_consolidation(ctx, &mut self.disruption, &self.state, &self.claims, &self.decisions);
         } else {
             self.disruption.consolidation.checked_at = Some(ctx.now);
             self.disruption.consolidation.stop_waiting();
@@ -96,87 +99,6 @@ impl ClusterController {
             self.disruption.consolidation.record_idle(version, until);
             let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
             self.disruption.consolidation.next_wakeup = Some(due);
-        }
-    }
-
-    /// Requests a plan if the allowance of all clusters grants it.
-    fn request_consolidation(&mut self, ctx: &mut Context<'_>) {
-        let consolidation = &mut self.disruption.consolidation;
-        let since = *consolidation.waiting_since.get_or_insert(ctx.now);
-        let is_promising = consolidation.found_savings || consolidation.pods_left != self.state.pods_left();
-        let number = ctx.next_plan_number();
-        let demand = DisruptionDemand { cluster: &self.cluster, plan: number, since, is_promising };
-        if let Err(again) = ctx.disruption_plans().begin(demand, ctx.now) {
-            consolidation.asks_again = Some(again);
-            consolidation.next_wakeup = Some(again);
-            return;
-        }
-        consolidation.begin(ctx.now, self.state.pods_left());
-        let room = replacement_room(ctx, &self.claims, &self.decisions);
-        let job = self.disruption_job(number, room, ctx);
-        let revisions = self.state.pools().map(|record| (record.pool.name.clone(), record.revision.clone())).collect();
-        let is_searched = job.search_steps > 0 || !ctx.settings.search.is_enabled();
-        let (version, last_decision) = (self.state.removal_opportunity_version(), self.decisions.last_id());
-        let more_room_at = room.and_then(|room| room.removals.more_at.into_iter().chain(room.launches.more_at).min());
-        self.disruption.consolidation.pending =
-            Some(PendingConsolidation { number, version, last_decision, revisions, is_searched, more_room_at });
-        ctx.effects.push(Effect::Plan(Box::new(PlanJob::Disruption(Box::new(job)))));
-    }
-
-    fn disruption_job(
-        &mut self,
-        number: PlanNumber,
-        room: Option<ReplacementRoom>,
-        ctx: &mut Context<'_>,
-    ) -> DisruptionJob {
-        let ConsolidationSettings { min_savings, churn_price, .. } = ctx.settings.consolidation;
-        let spot_to_spot = ctx.settings.feature_gates.spot_to_spot_consolidation;
-        let mut job = DisruptionJob {
-            number,
-            cluster: self.cluster.clone(),
-            facts: self.disruption_facts(ctx),
-            build,
-            settings: DisruptionPlanSettings {
-                min_savings,
-                churn_price,
-                spot_to_spot,
-                node_repair: false,
-                removals: room.map(|room| allowance(room.removals)),
-                launches: room.map(|room| allowance(room.launches)),
-            },
-            search_steps: 0,
-            are_limits_exhausted: std::mem::take(&mut self.disruption.consolidation.exceeded_limits),
-        };
-        // A search takes many times what the rest of the plan does, while other clusters wait.
-        let may_search =
-            self.disruption.consolidation.is_search_overdue(ctx.now) || !ctx.disruption_plans().has_waiting();
-        let steps = if may_search { search_steps_of_groups(number, job.facts.nodes(), ctx) } else { 0 };
-        if steps > 0 {
-            self.disruption.consolidation.searched_at = Some(ctx.now);
-        }
-        job.grant(steps);
-        job
-    }
-
-    /// What a plan of disruption is made from now.
-    fn disruption_facts(&self, ctx: &mut Context<'_>) -> DisruptionFacts {
-        let of_pool = |pool: &NodePool| PlannedPool {
-            catalogue: ctx.offerings.mask_catalogue(self.state.launch_catalogue(pool), Probing::Excluded, ctx.now),
-            freeze: freeze_of_launches(&pool.name, ctx),
-            keeps_nodes: self.disruption.backoff.until(&pool.name, ctx.now).is_some()
-                || ctx.guardrails.freezes().for_disruption(&self.cluster, &pool.name).is_some(),
-        };
-        let pools = self.state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
-        // Other clusters need not wait while the input is built.
-        ctx.release_guardrails();
-        DisruptionFacts {
-            state: self.state.snapshot(),
-            now: ctx.now,
-            policy: ctx.settings.policy.clone(),
-            move_interval: ctx.settings.consolidation.move_interval,
-            leaving: self.decisions.claims_being_removed(),
-            pools,
-            max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
         }
     }
 
@@ -215,9 +137,11 @@ impl ClusterController {
         if ctx.settings.is_shadow_removal(&self.cluster, CONSOLIDATION.removal) {
             let removals = self.limit_removals(removals, CONSOLIDATION.removal, ctx);
             let (reason, basis) = (DecisionReason::Disruption(CONSOLIDATION), basis(request, planned));
-            return self.record_shadow_removals(reason, &removals, ShadowInput::Plan(basis.map(Arc::new)), ctx);
+            let input = ShadowInput::Plan(basis.map(Arc::new));
+            return self.record_shadow(shadow_removals(reason, &removals, input, ctx, &self.claims, &self.state), ctx);
         }
-        if removals.iter().all(|removal| self.may_remove(&removal.claim, CONSOLIDATION.removal, ctx)) {
+        let view = self.step_view(ctx.now);
+        if removals.iter().all(|removal| view.may_remove(&removal.claim, CONSOLIDATION.removal, ctx)) {
             self.apply_consolidation(request, planned, &removals, ctx);
         }
     }
@@ -244,7 +168,7 @@ impl ClusterController {
         let Some(disruption) = request.disruption.as_ref().filter(|_| is_free && removals.len() == expected) else {
             return has_changed;
         };
-        let facts = self.disruption_facts(ctx);
+        let facts = disruption_facts(ctx, &self.state, &self.decisions, &self.disruption);
         if removals.len() > candidates(&facts).cluster_allowance(DisruptionReason::Underutilized) {
             return Err((Rejection::Budget, "disruption.max-unavailable-nodes allows fewer removals by now"));
         }
@@ -287,7 +211,15 @@ impl ClusterController {
         let mut plan = planned.plan.clone();
         let machines = plan.nodes.len();
         let new_cost = charged_cost(input, &plan);
-        self.limit_launches(input, &mut plan, &mut PlanReport::default(), ctx);
+        limit_launches(
+            input,
+            &mut plan,
+            &mut PlanReport::default(),
+            remaining(&self.claims, &self.decisions),
+            ctx,
+            &mut self.guardrails,
+            &mut self.provisioner,
+        );
         if plan.nodes.len() < machines {
             let why = "a guardrail holds back a launch of the plan";
             return self.note_rejected_plan(removals, Rejection::Budget, why, ctx.now);
@@ -298,7 +230,8 @@ impl ClusterController {
             let why = "a guardrail holds back a removal of the plan";
             return self.note_rejected_plan(removals, Rejection::Budget, why, ctx.now);
         }
-        let (id, mut launches, assignments) = self.assign_plan(input, &plan, ctx);
+        let (id, mut launches, assignments) =
+            assign_plan(input, &plan, ctx, &mut self.claims, &mut self.state, &self.provisioner, &mut self.nominator);
         for machine in &mut launches {
             machine.reason =
                 format!("decision {}: its pods leave nodes that it replaces at a lower price", id.0).into();
@@ -306,7 +239,11 @@ impl ClusterController {
         for removal in removals {
             self.state.begin_consolidation(&removal.claim, ctx.now);
         }
-        self.with_status_reporter(ctx.now, |reporter, view| reporter.note_consolidation(removals, id, view));
+        self.with_part(
+            |parts| &mut parts.status_reporter,
+            ctx.now,
+            |reporter, view| reporter.note_consolidation(removals, id, view),
+        );
         self.disruption.consolidation.idle = None;
         self.disruption.mark_changed();
         let reason = DecisionReason::Disruption(CONSOLIDATION);
@@ -325,7 +262,11 @@ impl ClusterController {
     /// Notes and counts that a plan which removes these machines is not carried out.
     fn note_rejected_plan(&mut self, removals: &[Removal], rejection: Rejection, why: &str, now: Timestamp) {
         self.history.lifecycle.count_failed_validation(removals.len());
-        self.with_status_reporter(now, |reporter, view| reporter.note_rejected_plan(removals, rejection, why, view));
+        self.with_part(
+            |parts| &mut parts.status_reporter,
+            now,
+            |reporter, view| reporter.note_rejected_plan(removals, rejection, why, view),
+        );
     }
 
     /// Ends the consolidation of machines with pods that have no place any more, before a plan launches
@@ -356,6 +297,99 @@ impl ClusterController {
             self.note_ended_replacement(&claim, Rejection::Scheduling, why, ctx.now);
             end_replacement(&claim, ctx, &mut self.disruption, &mut self.provisioner, &mut self.state);
         }
+    }
+}
+
+/// Requests a plan if the allowance of all clusters grants it.
+pub(crate) fn request_consolidation(
+    ctx: &mut Context<'_>,
+    disruption: &mut Disruption,
+    state: &CopyOnWrite<ClusterState>,
+    claims: &NodeClaims,
+    decisions: &DecisionQueue,
+) {
+    let consolidation = &mut disruption.consolidation;
+    let since = *consolidation.waiting_since.get_or_insert(ctx.now);
+    let is_promising = consolidation.found_savings || consolidation.pods_left != state.pods_left();
+    let number = ctx.next_plan_number();
+    let demand = DisruptionDemand { cluster: &ctx.cluster, plan: number, since, is_promising };
+    if let Err(again) = ctx.disruption_plans().begin(demand, ctx.now) {
+        consolidation.asks_again = Some(again);
+        consolidation.next_wakeup = Some(again);
+        return;
+    }
+    consolidation.begin(ctx.now, state.pods_left());
+    let room = replacement_room(ctx, claims, decisions);
+    let job = disruption_job(number, room, ctx, disruption, state, decisions);
+    let revisions = state.pools().map(|record| (record.pool.name.clone(), record.revision.clone())).collect();
+    let is_searched = job.search_steps > 0 || !ctx.settings.search.is_enabled();
+    let (version, last_decision) = (state.removal_opportunity_version(), decisions.last_id());
+    let more_room_at = room.and_then(|room| room.removals.more_at.into_iter().chain(room.launches.more_at).min());
+    disruption.consolidation.pending =
+        Some(PendingConsolidation { number, version, last_decision, revisions, is_searched, more_room_at });
+    ctx.effects.push(Effect::Plan(Box::new(PlanJob::Disruption(Box::new(job)))));
+}
+
+pub(crate) fn disruption_job(
+    number: PlanNumber,
+    room: Option<ReplacementRoom>,
+    ctx: &mut Context<'_>,
+    disruption: &mut Disruption,
+    state: &CopyOnWrite<ClusterState>,
+    decisions: &DecisionQueue,
+) -> DisruptionJob {
+    let ConsolidationSettings { min_savings, churn_price, .. } = ctx.settings.consolidation;
+    let spot_to_spot = ctx.settings.feature_gates.spot_to_spot_consolidation;
+    let mut job = DisruptionJob {
+        number,
+        cluster: ctx.cluster.clone(),
+        facts: disruption_facts(ctx, state, decisions, disruption),
+        build,
+        settings: DisruptionPlanSettings {
+            min_savings,
+            churn_price,
+            spot_to_spot,
+            node_repair: false,
+            removals: room.map(|room| allowance(room.removals)),
+            launches: room.map(|room| allowance(room.launches)),
+        },
+        search_steps: 0,
+        are_limits_exhausted: std::mem::take(&mut disruption.consolidation.exceeded_limits),
+    };
+    // A search takes many times what the rest of the plan does, while other clusters wait.
+    let may_search = disruption.consolidation.is_search_overdue(ctx.now) || !ctx.disruption_plans().has_waiting();
+    let steps = if may_search { search_steps_of_groups(number, job.facts.nodes(), ctx) } else { 0 };
+    if steps > 0 {
+        disruption.consolidation.searched_at = Some(ctx.now);
+    }
+    job.grant(steps);
+    job
+}
+
+/// What a plan of disruption is made from now.
+pub(crate) fn disruption_facts(
+    ctx: &mut Context<'_>,
+    state: &CopyOnWrite<ClusterState>,
+    decisions: &DecisionQueue,
+    disruption: &Disruption,
+) -> DisruptionFacts {
+    let of_pool = |pool: &NodePool| PlannedPool {
+        catalogue: ctx.offerings.mask_catalogue(state.launch_catalogue(pool), Probing::Excluded, ctx.now),
+        freeze: freeze_of_launches(&pool.name, ctx),
+        keeps_nodes: disruption.backoff.until(&pool.name, ctx.now).is_some()
+            || ctx.guardrails.freezes().for_disruption(&ctx.cluster, &pool.name).is_some(),
+    };
+    let pools = state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
+    // Other clusters need not wait while the input is built.
+    ctx.release_guardrails();
+    DisruptionFacts {
+        state: state.snapshot(),
+        now: ctx.now,
+        policy: ctx.settings.policy.clone(),
+        move_interval: ctx.settings.consolidation.move_interval,
+        leaving: decisions.claims_being_removed(),
+        pools,
+        max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
     }
 }
 

@@ -4,6 +4,7 @@ use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::disruption::Disruption;
 use crate::disruption::replacement_recovery::replacements_to_record;
+use crate::moved_shares::note_costs_of;
 use crate::nodeclaim::NodeClaims;
 use crate::{Decision, DecisionId, DecisionReason, Effect, OutgoingNode};
 use cluster::ClusterState;
@@ -22,7 +23,7 @@ impl ClusterController {
             .collect();
         decision.replaced = newly_replaced(&decision, &mut self.disruption, &self.claims, &self.state);
         let kept = Decision { basis: None, removal_record: None, ..decision.clone() };
-        self.note_costs_of(&kept);
+        note_costs_of(&kept, &mut self.history, &self.state);
         self.decisions.push(kept);
         self.status_reporter.mark_dirty();
         ctx.effects.push(Effect::RecordDecision(Box::new(decision)));

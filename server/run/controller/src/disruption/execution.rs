@@ -14,13 +14,15 @@ use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::disruption::decision_recorder::new_decision;
 use crate::disruption::opt_in::keep_annotations;
+use crate::disruption::removal_check::verify_removals;
 use crate::disruption::replacements::record_replaced;
 use crate::guardrails::Guard;
 use crate::guardrails::enforcement::{cancel_removal, count_removals};
 use crate::guardrails::replacement::{await_replacement, await_replacement_of_expired, pending_plan_due};
-use crate::guardrails::shadow::ShadowInput;
+use crate::guardrails::shadow::{ShadowInput, shadow_removals};
 use crate::moved_shares::moves_of_removal;
 use crate::nodeclaim::{DrainTerms, TerminationReason};
+use crate::provisioning::launches::execute_launches;
 use crate::{Decision, DecisionId, DecisionReason, Removal};
 use cluster::ClusterState;
 use cost::SavingDecision;
@@ -63,7 +65,8 @@ impl ClusterController {
         let basis = basis.map(Arc::new);
         if ctx.settings.is_shadow_removal(&self.cluster, method.reason().removal) {
             removals.extend(self.limit_removals(replacements, method.reason().removal, ctx));
-            return self.record_shadow_removals(reason, &removals, ShadowInput::Removal(basis), ctx);
+            let input = ShadowInput::Removal(basis);
+            return self.record_shadow(shadow_removals(reason, &removals, input, ctx, &self.claims, &self.state), ctx);
         }
         if removals.is_empty() {
             return;
@@ -94,7 +97,10 @@ impl ClusterController {
         let reason = method.reason();
         let removals = keep_annotations(removals, reason.removal, &self.state, &self.decisions);
         let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, reason.removal, ctx) };
-        let (removals, check) = self.verify_removals(removals, reason.removal, drain_terms.deadline, ctx);
+        let proposed = removals.len();
+        let view = self.step_view(ctx.now);
+        let (removals, check) = verify_removals(removals, reason.removal, drain_terms.deadline, &view, ctx);
+        self.guardrails.count_rejected_removals(proposed - removals.len());
         let decided = removals.iter().map(|removal| removal.claim.clone()).collect();
         let basis = selected.map(|selected| {
             let Selected { input, selection } = *selected;
@@ -107,7 +113,15 @@ impl ClusterController {
     pub(crate) fn execute_decision(&mut self, id: DecisionId, ctx: &mut Context<'_>) {
         let Some(decision) = self.decisions.take_recorded(id) else { return };
         self.holds.record_durable(id);
-        self.execute_launches(&decision, ctx);
+        execute_launches(
+            &decision,
+            ctx,
+            &mut self.claims,
+            &mut self.recovery,
+            &mut self.provisioner,
+            &mut self.state,
+            &self.guardrails,
+        );
         self.execute_removals(&decision, ctx);
     }
 
@@ -126,7 +140,9 @@ impl ClusterController {
         };
         let terms = method.drain_terms(&view_of(&self.state, &self.decisions, &self.disruption, ctx));
         for removal in &decision.removals {
-            if valid.contains(&removal.claim) && self.may_remove(&removal.claim, method.reason().removal, ctx) {
+            if valid.contains(&removal.claim)
+                && self.step_view(ctx.now).may_remove(&removal.claim, method.reason().removal, ctx)
+            {
                 self.begin_removal(method, decision.id, removal, terms, ctx);
             } else {
                 cancel_removal(&removal.claim, ctx, &self.claims, &self.state);

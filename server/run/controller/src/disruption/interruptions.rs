@@ -57,7 +57,11 @@ impl ClusterController {
     ) {
         let is_recommendation = kind == InterruptionKind::RebalanceRecommendation;
         let is_followed = !is_recommendation || ctx.settings.disruption.rebalance == RebalanceRecommendations::Replace;
-        self.with_status_reporter(ctx.now, |reporter, view| reporter.note_notice(claim, kind, view));
+        self.with_part(
+            |parts| &mut parts.status_reporter,
+            ctx.now,
+            |reporter, view| reporter.note_notice(claim, kind, view),
+        );
         if !is_followed {
             return;
         }
@@ -71,7 +75,11 @@ impl ClusterController {
         }
         self.provisioner.interrupted_owners.record(self.state.moves_of(claim, None, ctx.now).owners, ctx.now);
         self.remove_interrupted(claim, kind, deadline_of(kind, ends, ctx.now), ctx);
-        self.with_status_reporter(ctx.now, |reporter, view| reporter.note_interrupted_removal(claim, kind, view));
+        self.with_part(
+            |parts| &mut parts.status_reporter,
+            ctx.now,
+            |reporter, view| reporter.note_interrupted_removal(claim, kind, view),
+        );
     }
 
     /// Decides the removal of the machine, whose drain ends by `deadline`.

@@ -1,6 +1,6 @@
 //! The verifier's check of removals before they are recorded.
 //!
-//! [`ClusterController::verify_removals`] converts what is observed of the removed nodes into the
+//! [`verify_removals`] converts what is observed of the removed nodes into the
 //! verifier's input. It reads these nodes, the nodes of the cluster once for the budgets of their
 //! NodePools, and all pods only if a removed node has replicas of a workload that no
 //! PodDisruptionBudget protects.
@@ -16,6 +16,7 @@ use crate::disruption::DecisionQueue;
 use crate::disruption::opt_in::opt_in_pools;
 use crate::guardrails::Guard;
 use crate::nodeclaim::NodeClaims;
+use crate::step_view::StepView;
 use crate::{Finding, Removal};
 use cluster::{ClaimRecord, ClusterState, NodeRecord, PodRecord, removal_pod};
 use model::removal::{
@@ -24,42 +25,39 @@ use model::removal::{
 use model::{BudgetLimit, ClaimName, NodeName, NodeStage, PodKey, PoolName, Text, Timestamp};
 use verifier::check_removals;
 
-impl ClusterController {
-    /// Those of `removals` that the verifier accepts, and what it judged them by. The others are counted and
-    /// reported: what selected them is wrong. `deadline` is when their drains end regardless of budgets, unless
-    /// the NodeClaim's grace period ends earlier.
-    pub(crate) fn verify_removals(
-        &mut self,
-        mut removals: Vec<Removal>,
-        reason: RemovalReason,
-        deadline: Option<Timestamp>,
-        ctx: &mut Context<'_>,
-    ) -> (Vec<Removal>, RemovalCheck) {
-        if removals.is_empty() {
-            return (removals, RemovalCheck::default());
-        }
-        let removal = |removal: &Removal| {
-            let grace = self.state.claim(&removal.claim).and_then(|claim| claim.termination_grace_period);
-            let deadline = deadline.into_iter().chain(grace.map(|grace| ctx.now + grace)).min();
-            NodeRemoval { claim: removal.claim.clone(), reason, deadline }
-        };
-        let placements =
-            if reason.is_forceful() { BTreeMap::new() } else { placements_of(&removals, ctx, &self.state) };
-        let plan = RemovalPlan { removals: removals.iter().map(removal).collect(), placements };
-        let mut rejected: BTreeSet<ClaimName> = BTreeSet::new();
-        let mut input = removal_input(&plan, ctx.now, &self.claims, &self.state, &self.decisions);
-        if let Some(limit) = ctx.settings.disruption.max_unavailable_nodes.filter(|_| !reason.is_forceful()) {
-            input.cluster_budget = Some(cluster_budget(limit, &input, &self.state, &self.decisions));
-        }
-        for violation in check_removals(&input, &plan) {
-            if rejected.insert(violation.claim.clone()) {
-                ctx.report_finding(Finding::RemovalRejected { violation });
-            }
-        }
-        self.guardrails.count_rejected_removals(rejected.len());
-        removals.retain(|removal| !rejected.contains(&removal.claim));
-        (removals, RemovalCheck { input, plan })
+/// Those of `removals` that the verifier accepts, and what it judged them by. The others are counted and
+/// reported: what selected them is wrong. `deadline` is when their drains end regardless of budgets, unless
+/// the NodeClaim's grace period ends earlier.
+pub(crate) fn verify_removals(
+    mut removals: Vec<Removal>,
+    reason: RemovalReason,
+    deadline: Option<Timestamp>,
+    view: &StepView<'_>,
+    ctx: &mut Context<'_>,
+) -> (Vec<Removal>, RemovalCheck) {
+    let StepView { state, claims, decisions, .. } = *view;
+    if removals.is_empty() {
+        return (removals, RemovalCheck::default());
     }
+    let removal = |removal: &Removal| {
+        let grace = state.claim(&removal.claim).and_then(|claim| claim.termination_grace_period);
+        let deadline = deadline.into_iter().chain(grace.map(|grace| ctx.now + grace)).min();
+        NodeRemoval { claim: removal.claim.clone(), reason, deadline }
+    };
+    let placements = if reason.is_forceful() { BTreeMap::new() } else { placements_of(&removals, ctx, state) };
+    let plan = RemovalPlan { removals: removals.iter().map(removal).collect(), placements };
+    let mut rejected: BTreeSet<ClaimName> = BTreeSet::new();
+    let mut input = removal_input(&plan, ctx.now, claims, state, decisions);
+    if let Some(limit) = ctx.settings.disruption.max_unavailable_nodes.filter(|_| !reason.is_forceful()) {
+        input.cluster_budget = Some(cluster_budget(limit, &input, state, decisions));
+    }
+    for violation in check_removals(&input, &plan) {
+        if rejected.insert(violation.claim.clone()) {
+            ctx.report_finding(Finding::RemovalRejected { violation });
+        }
+    }
+    removals.retain(|removal| !rejected.contains(&removal.claim));
+    (removals, RemovalCheck { input, plan })
 }
 
 /// The facts that `plan` is judged by. A plan with forceful removals only is judged by the

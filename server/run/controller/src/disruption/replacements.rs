@@ -23,6 +23,7 @@ use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
 use crate::disruption::Disruption;
 use crate::guardrails::Guard;
+use crate::guardrails::enforcement::limit_replacements;
 use crate::guardrails::enforcement::reserve_removal;
 use crate::nodeclaim::NodeClaims;
 use crate::provisioning::Provisioner;
@@ -84,8 +85,17 @@ impl ClusterController {
         };
         let new: Vec<Removal> = planned.iter().map(|one| &one.removal).filter(is_new).cloned().collect();
         let admitted = self.limit_removals(new, reason, ctx);
-        let admitted: BTreeSet<ClaimName> =
-            self.limit_replacements(admitted, ctx).into_iter().map(|removal| removal.claim).collect();
+        let admitted: BTreeSet<ClaimName> = limit_replacements(
+            admitted,
+            ctx,
+            &mut self.disruption,
+            &mut self.guardrails,
+            &self.claims,
+            &self.decisions,
+        )
+        .into_iter()
+        .map(|removal| removal.claim)
+        .collect();
         for PlannedReplacement { removal, moves_pods } in planned {
             let begun = self.state.replacement_of(&removal.claim);
             if begun.map_or_else(|| admitted.contains(&removal.claim), |begun| *moves_pods && !begun.moves_pods) {
@@ -160,7 +170,11 @@ impl ClusterController {
         if let Some(begun) = self.state.replacement_of(claim).filter(|_| rejection == Rejection::Scheduling) {
             self.history.lifecycle.count_failed_replacement(begun.reason);
         }
-        self.with_status_reporter(now, |reporter, view| reporter.note_ended_replacement(claim, rejection, why, view));
+        self.with_part(
+            |parts| &mut parts.status_reporter,
+            now,
+            |reporter, view| reporter.note_ended_replacement(claim, rejection, why, view),
+        );
     }
 }
 

@@ -8,9 +8,12 @@ use super::{Block, BlockReason, Guard, ReplacementRoom};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::disruption::DecisionQueue;
+use crate::disruption::Disruption;
 use crate::guardrails::ClusterGuardrails;
+use crate::guardrails::snapshot_acceptance::exclude_uncertain_removals;
 use crate::nodeclaim::NodeClaims;
 use crate::provisioning::Provisioner;
+use crate::step_view::StepView;
 use crate::{PlannedMachine, Removal, UnplacedPod};
 use cluster::{ClusterState, PodRecord};
 use model::input::PlanningInput;
@@ -19,49 +22,17 @@ use model::pool::NotReady;
 use model::removal::RemovalReason;
 use model::{ClaimName, MicroUsd, Pod, PodKey, PoolName, Text, Timestamp};
 
-impl ClusterController {
-    /// Shortens a plan to the machines that the rate limits admit; the pods of the others wait.
-    pub(crate) fn limit_launches(
-        &mut self,
-        input: &PlanningInput,
-        plan: &mut Plan,
-        report: &mut PlanReport,
-        ctx: &Context<'_>,
-    ) -> Vec<UnplacedPod> {
-        let prices = plan.nodes.iter().chain(&plan.static_nodes);
-        let prices = prices.map(|node| node.charged_price(&input.pools[node.pool as usize]));
-        let (admitted, held) = ctx.guardrails.admit_launches(
-            &ctx.settings.guardrails,
-            population(ctx, &self.claims, &self.decisions),
-            prices,
-            ctx.now,
-        );
-        let Some(held) = held.map(Block::from) else { return Vec::new() };
-        let cut: Vec<PlannedNode> = plan.nodes.drain(admitted.min(plan.nodes.len())..).collect();
-        plan.static_nodes.truncate(admitted.saturating_sub(plan.nodes.len()));
-        report.new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
-        report.lower_bound = MicroUsd(0);
-        report.realised_cost = None;
-        report.first_cost = None;
-        schedule_retry(&held, ctx, &mut self.provisioner);
-        let mut pods: Vec<u32> = cut.iter().flat_map(|node| node.pods.iter().copied()).collect();
-        pods.sort_unstable();
-        let waiting =
-            pods.into_iter().filter_map(|pod| input.pods.get(pod as usize)).map(|pod| unplaced_pod(pod.key(), &held));
-        let waiting = waiting.collect();
-        self.guardrails.replace_launch_block(Some(held));
-        waiting
-    }
-
+impl StepView<'_> {
     /// Whether a removal that was decided for `reason` may still begin.
     pub(crate) fn may_remove(&self, claim: &ClaimName, reason: RemovalReason, ctx: &Context<'_>) -> bool {
-        let view = self.step_view(ctx.now);
         !self.guardrails.is_quarantined()
-            && !ctx.guardrails.is_breaker_engaged(&self.cluster)
-            && view.freeze_of_removal(claim, reason, &ctx.guardrails).is_none()
-            && view.pods_uncertain_until(claim).is_none()
+            && !ctx.guardrails.is_breaker_engaged(self.cluster)
+            && self.freeze_of_removal(claim, reason, &ctx.guardrails).is_none()
+            && self.pods_uncertain_until(claim).is_none()
     }
+}
 
+impl ClusterController {
     /// Returns those of the `removals` for `reason` that may begin. The others are evaluated again
     /// later.
     pub(crate) fn limit_removals(
@@ -70,7 +41,9 @@ impl ClusterController {
         reason: RemovalReason,
         ctx: &mut Context<'_>,
     ) -> Vec<Removal> {
-        self.exclude_uncertain_removals(&mut removals, ctx);
+        if let Some(again) = exclude_uncertain_removals(&mut removals, &self.step_view(ctx.now)) {
+            self.disruption.schedule_at(again);
+        }
         if removals.is_empty() {
             return removals;
         }
@@ -102,24 +75,65 @@ impl ClusterController {
         }
         removals
     }
+}
 
-    /// Those of `removals` whose replacements the limits of launches admit, one machine each at the price of what it
-    /// replaces. The plan of their pods finds what is launched.
-    pub(crate) fn limit_replacements(&mut self, mut removals: Vec<Removal>, ctx: &Context<'_>) -> Vec<Removal> {
-        if removals.is_empty() || !ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
-            return removals;
-        }
-        let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.claims.price_of(&removal.claim)).collect();
-        let settings = &ctx.settings.guardrails;
-        let (admitted, held) =
-            ctx.guardrails.admit_launches(settings, population(ctx, &self.claims, &self.decisions), prices, ctx.now);
-        removals.truncate(admitted);
-        if let Some(held) = held.map(Block::from) {
-            held.until.into_iter().for_each(|until| self.disruption.schedule_at(until));
-            self.guardrails.replace_removal_block(Some(held));
-        }
-        removals
+/// Those of `removals` whose replacements the limits of launches admit, one machine each at the price of what it
+/// replaces. The plan of their pods finds what is launched.
+pub(crate) fn limit_replacements(
+    mut removals: Vec<Removal>,
+    ctx: &Context<'_>,
+    disruption: &mut Disruption,
+    guardrails: &mut ClusterGuardrails,
+    claims: &NodeClaims,
+    decisions: &DecisionQueue,
+) -> Vec<Removal> {
+    if removals.is_empty() || !ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
+        return removals;
     }
+    let prices: Vec<MicroUsd> = removals.iter().map(|removal| claims.price_of(&removal.claim)).collect();
+    let settings = &ctx.settings.guardrails;
+    let (admitted, held) = ctx.guardrails.admit_launches(settings, population(ctx, claims, decisions), prices, ctx.now);
+    removals.truncate(admitted);
+    if let Some(held) = held.map(Block::from) {
+        held.until.into_iter().for_each(|until| disruption.schedule_at(until));
+        guardrails.replace_removal_block(Some(held));
+    }
+    removals
+}
+
+/// Shortens a plan to the machines that the rate limits admit beside those that remain; the pods of the others wait.
+pub(crate) fn limit_launches(
+    input: &PlanningInput,
+    plan: &mut Plan,
+    report: &mut PlanReport,
+    remaining: usize,
+    ctx: &Context<'_>,
+    guardrails: &mut ClusterGuardrails,
+    provisioner: &mut Provisioner,
+) -> Vec<UnplacedPod> {
+    let prices = plan.nodes.iter().chain(&plan.static_nodes);
+    let prices = prices.map(|node| node.charged_price(&input.pools[node.pool as usize]));
+    let (admitted, held) = ctx.guardrails.admit_launches(
+        &ctx.settings.guardrails,
+        ctx.guardrails.population(&ctx.cluster, remaining),
+        prices,
+        ctx.now,
+    );
+    let Some(held) = held.map(Block::from) else { return Vec::new() };
+    let cut: Vec<PlannedNode> = plan.nodes.drain(admitted.min(plan.nodes.len())..).collect();
+    plan.static_nodes.truncate(admitted.saturating_sub(plan.nodes.len()));
+    report.new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
+    report.lower_bound = MicroUsd(0);
+    report.realised_cost = None;
+    report.first_cost = None;
+    schedule_retry(&held, ctx, provisioner);
+    let mut pods: Vec<u32> = cut.iter().flat_map(|node| node.pods.iter().copied()).collect();
+    pods.sort_unstable();
+    let waiting =
+        pods.into_iter().filter_map(|pod| input.pods.get(pod as usize)).map(|pod| unplaced_pod(pod.key(), &held));
+    let waiting = waiting.collect();
+    guardrails.replace_launch_block(Some(held));
+    waiting
 }
 
 /// Reserves the removals of machines whose replacement begins, all of them or none; returns whether it did. So no

@@ -9,8 +9,10 @@ use super::removal::{
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::disruption::DecisionQueue;
+use crate::disruption::Disruption;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::{count_removal, removal_headroom};
+use crate::nodeclaim::GarbageCollector;
 use crate::nodeclaim::instance_inspection::inspect_instance_of;
 use crate::nodeclaim::{LostNode, ManagedClaim, NodeClaims, StageKind};
 use crate::step_view::StepView;
@@ -25,22 +27,28 @@ impl ClusterController {
         let verdict = evaluate_removal(Evidence::Terminating, facts, &RemovalConstraints::default());
         let may_begin = apply_gate_decision(BlockCause::NodeVanished, claim, verdict, ctx.now, &mut self.guardrails);
         if !may_begin {
-            inspect_instance_of(claim, ctx, &mut self.gc, &self.claims, &self.uid);
+            inspect_instance_of(claim, ctx, &mut self.gc, &self.claims);
         }
         may_begin
     }
+}
 
-    /// Applies an operator's confirmation to every removal that is held now.
-    pub(crate) fn confirm_removals(&mut self, now: Timestamp) {
-        let claims: Vec<ClaimName> = self.guardrails.waiting_removals().map(|(_, claim, _)| claim.clone()).collect();
-        for claim in claims {
-            if let Some(machine) = self.claims.get_mut(&claim) {
-                machine.confirm_removal(now);
-            }
+/// Applies an operator's confirmation to every removal that is held now.
+pub(crate) fn confirm_removals(
+    now: Timestamp,
+    claims: &mut NodeClaims,
+    disruption: &mut Disruption,
+    gc: &mut GarbageCollector,
+    guardrails: &ClusterGuardrails,
+) {
+    let held: Vec<ClaimName> = guardrails.waiting_removals().map(|(_, claim, _)| claim.clone()).collect();
+    for claim in held {
+        if let Some(machine) = claims.get_mut(&claim) {
+            machine.confirm_removal(now);
         }
-        self.gc.confirm_missing();
-        self.disruption.mark_changed();
     }
+    gc.confirm_missing();
+    disruption.mark_changed();
 }
 
 /// Counts the removal of an orphaned machine if the rate limit admits it; returns whether it

@@ -11,23 +11,26 @@
 //! ([`fleet_counters`](super::fleet_counters)).
 
 use super::RecentLaunch;
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::count_unbound_launch;
+use crate::nodeclaim::NodeClaims;
 use cluster::ClusterState;
 use model::Timestamp;
 
-impl ClusterController {
-    /// Restores the guardrails from launches before the takeover; called before the cluster is
-    /// adopted.
-    pub(crate) fn restore_guardrails(&mut self, mut past: Vec<RecentLaunch>, ctx: &mut Context<'_>) {
-        past.sort_by_key(|launch| launch.begun);
-        ctx.guardrails.restore_rate_limits(&self.cluster, &past, &ctx.settings.guardrails, ctx.now);
-        // A controller that has machines has counted the launches for each pod itself.
-        if self.claims.is_empty() {
-            self.guardrails.keep_recent_launches(past);
-        }
+/// Restores the guardrails from launches before the takeover; called before the cluster is
+/// adopted.
+pub(crate) fn restore_guardrails(
+    mut past: Vec<RecentLaunch>,
+    ctx: &mut Context<'_>,
+    guardrails: &mut ClusterGuardrails,
+    claims: &NodeClaims,
+) {
+    past.sort_by_key(|launch| launch.begun);
+    ctx.guardrails.restore_rate_limits(&ctx.cluster, &past, &ctx.settings.guardrails, ctx.now);
+    // A controller that has machines has counted the launches for each pod itself.
+    if claims.is_empty() {
+        guardrails.keep_recent_launches(past);
     }
 }
 

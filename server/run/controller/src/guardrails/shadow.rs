@@ -32,51 +32,59 @@ pub(crate) enum ShadowInput {
     Removal(Option<Arc<RemovalRecord>>),
 }
 
+/// What the plan would have launched.
+pub(crate) fn shadow_plan(
+    basis: DecisionInput,
+    plan: &Plan,
+    report: PlanReport,
+    unplaced: Vec<UnplacedPod>,
+    ctx: &mut Context<'_>,
+    state: &ClusterState,
+) -> Decision {
+    let input = &basis.input;
+    let nodes = plan.nodes.iter().chain(&plan.static_nodes);
+    let would = nodes.map(|node| would_launch(input, node)).collect();
+    let assignments: Vec<(PodKey, NodeName)> = (plan.placements.iter())
+        .map(|(pod, node)| (input.pods[*pod as usize].key(), input.nodes[*node as usize].name.clone()))
+        .collect();
+    Decision {
+        assignments,
+        unplaced,
+        new_cost: charged_cost(input, plan),
+        would,
+        notes: report.notes,
+        lower_bound: report.lower_bound,
+        basis: Some(Arc::new(basis)),
+        ..shadow_decision(DecisionReason::Provision, ctx, state)
+    }
+}
+
+/// What would have been removed, with what it was chosen from.
+pub(crate) fn shadow_removals(
+    reason: DecisionReason,
+    removals: &[Removal],
+    basis: ShadowInput,
+    ctx: &mut Context<'_>,
+    claims: &NodeClaims,
+    state: &ClusterState,
+) -> Decision {
+    let sentence = |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
+    let (basis, removal_record) = match basis {
+        ShadowInput::Plan(basis) => (basis, None),
+        ShadowInput::Removal(basis) => (None, basis),
+    };
+    Decision {
+        would: removals.iter().map(sentence).collect(),
+        notes: price_note(reason, removals, claims).into_iter().collect(),
+        basis,
+        removal_record,
+        ..shadow_decision(reason, ctx, state)
+    }
+}
+
 impl ClusterController {
-    /// Records what the plan would have launched.
-    pub(crate) fn record_shadow_plan(
-        &mut self,
-        basis: DecisionInput,
-        plan: &Plan,
-        report: PlanReport,
-        unplaced: Vec<UnplacedPod>,
-        ctx: &mut Context<'_>,
-    ) {
-        let input = &basis.input;
-        let nodes = plan.nodes.iter().chain(&plan.static_nodes);
-        let would = nodes.map(|node| would_launch(input, node)).collect();
-        let notes = report.notes;
-        let assignments: Vec<(PodKey, NodeName)> = (plan.placements.iter())
-            .map(|(pod, node)| (input.pods[*pod as usize].key(), input.nodes[*node as usize].name.clone()))
-            .collect();
-        let cost = charged_cost(input, plan);
-        let decision = shadow_decision(DecisionReason::Provision, ctx, &self.state);
-        let decision = Decision { assignments, unplaced, new_cost: cost, would, notes, ..decision };
-        let basis = Some(Arc::new(basis));
-        self.record_if_changed(Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
-    }
-
-    /// Records what would have been removed, with what it was chosen from.
-    pub(crate) fn record_shadow_removals(
-        &mut self,
-        reason: DecisionReason,
-        removals: &[Removal],
-        basis: ShadowInput,
-        ctx: &mut Context<'_>,
-    ) {
-        let sentence =
-            |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
-        let would = removals.iter().map(sentence).collect();
-        let notes = price_note(reason, removals, &self.claims).into_iter().collect();
-        let (basis, removal_record) = match basis {
-            ShadowInput::Plan(basis) => (basis, None),
-            ShadowInput::Removal(basis) => (None, basis),
-        };
-        let decision = Decision { would, notes, basis, removal_record, ..shadow_decision(reason, ctx, &self.state) };
-        self.record_if_changed(decision, ctx);
-    }
-
-    fn record_if_changed(&mut self, decision: Decision, ctx: &mut Context<'_>) {
+    /// Records a shadow decision if it says something else than the last one of its reason.
+    pub(crate) fn record_shadow(&mut self, decision: Decision, ctx: &mut Context<'_>) {
         if self.guardrails.record_shadow_content(decision.reason.as_str(), ShadowContent::of(&decision)) {
             self.record_decision(decision, ctx);
         }

@@ -1,21 +1,22 @@
-//! The end of holds, and what is booked for them.
+//! What is booked for holds.
 
-use super::{HoldEnd, HoldId};
-use crate::cluster_controller::ClusterController;
-use model::{Text, Timestamp};
+use crate::copy_on_write::CopyOnWrite;
+use crate::disruption::Disruption;
+use crate::holds::Holds;
+use crate::provisioning::Provisioner;
+use cluster::ClusterState;
+use model::Timestamp;
 
-impl ClusterController {
-    /// Ends a hold: its room is free, and its own machines are removed.
-    pub(super) fn end_hold(&mut self, id: &HoldId, end: HoldEnd, why: impl Into<Text>, now: Timestamp) {
-        self.holds.end(id, end, why);
-        self.publish_bookings(now);
-    }
-
-    /// Has planning and disruption see the room of all live holds.
-    pub(super) fn publish_bookings(&mut self, now: Timestamp) {
-        self.state.set_bookings(self.holds.bookings());
-        self.disruption.schedule_now();
-        // Room that is free again may do for pods that wait.
-        self.provisioner.replan_for_changed_objects(now);
-    }
+/// Has planning and disruption see the room of all live holds.
+pub(crate) fn publish_bookings(
+    now: Timestamp,
+    holds: &Holds,
+    disruption: &mut Disruption,
+    provisioner: &mut Provisioner,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    state.set_bookings(holds.bookings());
+    disruption.schedule_now();
+    // Room that is free again may do for pods that wait.
+    provisioner.replan_for_changed_objects(now);
 }

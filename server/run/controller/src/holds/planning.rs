@@ -7,9 +7,12 @@ use super::ledger::HoldPlan;
 use super::{CapacityHold, HOLD, HoldEnd, HoldId, HoldKind, HoldPlace};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
-use crate::guardrails::enforcement::freeze_of_launches;
+use crate::guardrails::enforcement::limit_launches;
+use crate::guardrails::enforcement::{freeze_of_launches, remaining};
+use crate::holds::bookings::publish_bookings;
 use crate::order::charged_cost;
 use crate::provisioning::pending_plan::{have_limits_room, is_node_still_usable};
+use crate::provisioning::plan_assignment::assign_plan;
 use crate::provisioning::plan_assignment::{may_launch, price_date, restrict_input};
 use crate::provisioning::{PlanAnswer, PlanJob, PlanRequest, Planned};
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, PlannedMachine};
@@ -67,7 +70,10 @@ impl ClusterController {
             Err(Refusal::Never(why)) if hold.expires.is_none() => {
                 self.holds.wait(&hold.id, why, ctx.now + ctx.settings.retry_delay);
             }
-            Err(Refusal::Never(why)) => self.end_hold(&hold.id, HoldEnd::Failed, why, ctx.now),
+            Err(Refusal::Never(why)) => {
+                self.holds.end(&hold.id, HoldEnd::Failed, why);
+                publish_bookings(ctx.now, &self.holds, &mut self.disruption, &mut self.provisioner, &mut self.state);
+            }
         }
         None
     }
@@ -114,7 +120,15 @@ impl ClusterController {
         }
         // All of it or nothing: what the rate limits cut off would leave a part.
         let (mut limited, mut limited_report) = (plan.clone(), report.clone());
-        self.limit_launches(&input, &mut limited, &mut limited_report, ctx);
+        limit_launches(
+            &input,
+            &mut limited,
+            &mut limited_report,
+            remaining(&self.claims, &self.decisions),
+            ctx,
+            &mut self.guardrails,
+            &mut self.provisioner,
+        );
         if limited.nodes.len() < plan.nodes.len() {
             let why = self.guardrails.launch_block().map(|held| held.reason.to_string()).unwrap_or_default();
             return Err(Refusal::Later(format!("launches are limited: {why}"), ctx.settings.retry_delay));
@@ -131,10 +145,11 @@ impl ClusterController {
         (plan, report): (Plan, PlanReport),
         ctx: &mut Context<'_>,
     ) {
-        let (id, machines, _) = self.assign_plan(&input, &plan, ctx);
+        let (id, machines, _) =
+            assign_plan(&input, &plan, ctx, &mut self.claims, &mut self.state, &self.provisioner, &mut self.nominator);
         let places = places(&input, &plan, &machines, &asked.pod_sets, &self.state);
         let Some(status) = self.holds.place(&hold.id, places, id) else { return };
-        self.publish_bookings(ctx.now);
+        publish_bookings(ctx.now, &self.holds, &mut self.disruption, &mut self.provisioner, &mut self.state);
         let decision = Decision {
             price_date: price_date(&machines, &self.state),
             launches: machines,

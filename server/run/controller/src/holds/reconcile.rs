@@ -6,40 +6,32 @@ use super::{CapacityHold, HoldEnd, HoldId};
 use crate::Effect;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
-use crate::guardrails::ClusterGuardrails;
 use crate::holds::Holds;
+use crate::holds::bookings::publish_bookings;
+use crate::step_view::StepView;
 use cluster::{ClusterState, NodeRecord, Target};
 use model::{Text, Timestamp};
 
-impl ClusterController {
-    /// Takes over the holds that the store has, as of the `read`th list.
-    pub(crate) fn load_holds(&mut self, read: u64, holds: Vec<CapacityHold>, now: Timestamp) {
-        if self.holds.load(read, holds) {
-            self.publish_bookings(now);
+impl Holds {
+    /// Ends holds that are over and gives up places that are lost, at the checks of a cluster that is ready. Returns whether
+    /// the bookings have changed.
+    pub(crate) fn reconcile(&mut self, view: &StepView<'_>) -> bool {
+        let expired = self.expired(view.now);
+        for id in &expired {
+            self.end(id, HoldEnd::Expired, "it was not committed in time");
         }
-    }
-
-    /// Ends holds that are over, gives up places that are lost, plans what has no room, and has the store told.
-    pub(crate) fn reconcile_holds(&mut self, ctx: &mut Context<'_>) {
-        for id in self.holds.expired(ctx.now) {
-            self.end_hold(&id, HoldEnd::Expired, "it was not committed in time", ctx.now);
-        }
-        if self.is_ready() && self.holds.begin_check(self.state.version(), ctx.now) {
-            self.check_places(ctx);
-        }
-        for (hold, status) in self.holds.take_unwritten() {
-            let cluster = self.cluster.clone();
-            ctx.effects.push(Effect::WriteHold { cluster, hold, status: Box::new(status) });
-        }
-        self.request_hold_plan_if_due(ctx);
+        let is_due = view.is_ready() && self.begin_check(view.state.version(), view.now);
+        let lost = is_due && self.check_places(view);
+        lost || !expired.is_empty()
     }
 
     /// Gives up places on machines that are gone or leave, and those that kube-scheduler gave to other pods; and says
     /// whether all of the room is there.
-    fn check_places(&mut self, ctx: &Context<'_>) {
-        let (mut displaced, lost) = (self.state.displaced_bookings(), lost_targets(&self.holds, &self.state));
-        let mut changed = fail_unreadable_holds(&mut self.holds);
-        let (state, held_back) = (&self.state, held_back_by(ctx, &self.guardrails));
+    fn check_places(&mut self, view: &StepView<'_>) -> bool {
+        let state = view.state;
+        let (mut displaced, lost) = (state.displaced_bookings(), lost_targets(self, state));
+        let mut changed = fail_unreadable_holds(self);
+        let held_back = held_back_by(view);
         let is_ready = |target: &Target| {
             let node = match target {
                 Target::Claim(claim) => state.node_of_claim(claim),
@@ -47,26 +39,45 @@ impl ClusterController {
             };
             node.is_some_and(|node| node.is_initialized() || state.claim_of_node(node).is_none())
         };
-        for one in self.holds.live_mut() {
+        for one in self.live_mut() {
             if give_up_places(&mut one.hold, &mut displaced, &lost) {
-                one.delay_plan(ctx.now + ctx.settings.retry_delay);
+                one.delay_plan(view.now + view.settings().retry_delay);
                 changed = true;
             }
             let strangers = one.hold.strangers(state);
             describe(&mut one.hold, held_back, strangers.as_deref(), is_ready);
         }
-        if changed {
-            self.publish_bookings(ctx.now);
+        changed
+    }
+}
+
+impl ClusterController {
+    /// Takes over the holds that the store has, as of the `read`th list.
+    pub(crate) fn load_holds(&mut self, read: u64, holds: Vec<CapacityHold>, now: Timestamp) {
+        if self.holds.load(read, holds) {
+            publish_bookings(now, &self.holds, &mut self.disruption, &mut self.provisioner, &mut self.state);
         }
+    }
+
+    /// Has the holds reconciled, planning see what has changed, the store told, and planned what has no room.
+    pub(crate) fn reconcile_holds(&mut self, ctx: &mut Context<'_>) {
+        if self.with_part(|parts| &mut parts.holds, ctx.now, Holds::reconcile) {
+            publish_bookings(ctx.now, &self.holds, &mut self.disruption, &mut self.provisioner, &mut self.state);
+        }
+        for (hold, status) in self.holds.take_unwritten() {
+            let cluster = self.cluster.clone();
+            ctx.effects.push(Effect::WriteHold { cluster, hold, status: Box::new(status) });
+        }
+        self.request_hold_plan_if_due(ctx);
     }
 }
 
 /// Why no hold of the cluster is given room now.
-fn held_back_by(ctx: &Context<'_>, guardrails: &ClusterGuardrails) -> Option<&'static str> {
-    if ctx.settings.is_shadow(&ctx.cluster) {
+fn held_back_by(view: &StepView<'_>) -> Option<&'static str> {
+    if view.settings().is_shadow(view.cluster) {
         return Some("the cluster is in shadow mode");
     }
-    guardrails.is_quarantined().then_some("the cluster is quarantined")
+    view.guardrails.is_quarantined().then_some("the cluster is quarantined")
 }
 
 /// Ends holds whose pods are unreadable; returns whether there were any.

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
+use crate::disruption::Disruption;
 use crate::node_class::NodeClassResolver;
 use crate::settings::ClassFacts;
+use crate::status_reporter::StatusReporter;
+use crate::step_view::StepView;
 use crate::{Effect, Finding};
 use cluster::{ClassRecord, ClusterState};
 use model::node_class::{NodeClassQuery, NodeClassStatus, Resolution, ResolvedNodeClass};
@@ -17,79 +20,80 @@ const INTERVAL: Millis = Millis::from_mins(1);
 /// The clusters of a fleet are spread over this time, so that they do not ask together.
 const SPREAD: Millis = Millis::from_secs(20);
 
-impl ClusterController {
+impl NodeClassResolver {
     /// Requests the resolutions that are due, of EC2NodeClasses that managed NodePools or our NodeClaims
     /// use.
-    pub(crate) fn request_node_classes(&mut self, ctx: &mut Context<'_>) {
-        if ctx.settings.class_facts != ClassFacts::Resolved || !self.resolves_node_classes(ctx) {
-            return;
+    pub(crate) fn request_due(&mut self, view: &StepView<'_>) -> Vec<NodeClassQuery> {
+        if view.settings().class_facts != ClassFacts::Resolved || !view.resolves_node_classes() {
+            return Vec::new();
         }
-        let facts = Arc::clone(self.state.facts());
+        let (state, facts) = (view.state, view.state.facts());
         // Every event passes here; the NodePools and NodeClaims are looked at when something is due.
         let is_due = |class: &ClassRecord| {
-            class.spec.as_ref().is_some_and(|spec| self.node_classes.is_due(&class.name, spec, &facts, ctx.now))
+            class.spec.as_ref().is_some_and(|spec| self.is_due(&class.name, spec, facts, view.now))
         };
-        let is_overdue = self.node_classes.next_wakeup().is_some_and(|due| due <= ctx.now);
-        if !is_overdue && !self.state.classes().any(is_due) {
-            return;
+        let is_overdue = self.next_wakeup().is_some_and(|due| due <= view.now);
+        if !is_overdue && !state.classes().any(is_due) {
+            return Vec::new();
         }
-        let classes: Vec<ClassRecord> =
-            self.state.classes().filter(|class| is_class_used(class, &self.state)).cloned().collect();
-        self.node_classes.retain(&classes.iter().map(|class| class.name.clone()).collect());
-        for class in classes {
-            let Some(spec) = &class.spec else { continue };
-            if !self.node_classes.request(&class.name, spec, &facts, ctx.now) {
-                continue;
-            }
-            let query = NodeClassQuery {
-                cluster: self.cluster.clone(),
-                cluster_uid: self.uid.clone(),
+        let classes: Vec<&ClassRecord> = state.classes().filter(|class| is_class_used(class, state)).collect();
+        self.retain(&classes.iter().map(|class| class.name.clone()).collect());
+        let query = |class: &ClassRecord| {
+            let spec = class.spec.as_ref()?;
+            self.request(&class.name, spec, facts, view.now).then(|| NodeClassQuery {
+                cluster: view.cluster.clone(),
+                cluster_uid: view.uid.clone(),
                 name: class.name.clone(),
                 uid: class.uid.clone(),
                 spec: Arc::clone(spec),
-                status: last_known_status(&class, &self.node_classes),
-                facts: Arc::clone(&facts),
-            };
-            ctx.effects.push(Effect::ResolveNodeClass(Box::new(query)));
-        }
+                status: last_known_status(class, self),
+                facts: Arc::clone(facts),
+            })
+        };
+        classes.into_iter().filter_map(query).collect()
     }
+}
 
+impl StepView<'_> {
     /// Whether this controller resolves EC2NodeClasses now. Karpenter resolves them while it is active.
-    pub(crate) fn resolves_node_classes(&self, ctx: &Context<'_>) -> bool {
-        self.is_ready() && self.may_report_status(ctx) && !self.state.is_karpenter_active()
+    pub(crate) fn resolves_node_classes(&self) -> bool {
+        self.is_ready() && self.may_report_status() && !self.state.is_karpenter_active()
     }
+}
 
-    /// Records what an EC2NodeClass was resolved to.
-    pub(crate) fn handle_node_class(
-        &mut self,
-        query: &NodeClassQuery,
-        resolved: ResolvedNodeClass,
-        ctx: &mut Context<'_>,
-    ) {
-        let spread = i64::try_from(crate::order::mix_hash(0, &self.cluster, 0) % SPREAD.get().unsigned_abs());
-        let next = ctx.now + INTERVAL + Millis::new(spread.unwrap_or(0));
-        if let Some(cidr) = resolved.service_cidr.clone().filter(|_| self.state.facts().service_cidr.is_none()) {
-            let facts = ClusterFacts { service_cidr: Some(cidr), ..ClusterFacts::clone(self.state.facts()) };
-            self.state.set_facts(Arc::new(facts));
-        }
-        let before = self.node_classes.resolved(&query.name).cloned();
-        if self.node_classes.is_awaited(query) && self.state.record_lookup(&query.name, &resolved, ctx.now) {
-            self.status_reporter.mark_dirty();
-            self.disruption.mark_changed();
-        }
-        if !self.node_classes.record(query, resolved, next) {
-            return;
-        }
-        self.status_reporter.mark_dirty();
-        let Some(resolved) = self.node_classes.resolved(&query.name) else { return };
-        for (condition, found) in resolved.conditions.iter().filter(|(condition, found)| {
-            before.as_ref().is_none_or(|before| before.conditions.get(*condition) != Some(*found))
-        }) {
-            if let Resolution::Missing { message, .. } | Resolution::Unknown { message, .. } = found {
-                let finding =
-                    Finding::NodeClassNotResolved { node_class: query.name.clone(), condition, why: message.clone() };
-                ctx.effects.push(Effect::ReportFinding { cluster: self.cluster.clone(), finding });
-            }
+/// Records what an EC2NodeClass was resolved to.
+pub(crate) fn handle_node_class(
+    query: &NodeClassQuery,
+    resolved: ResolvedNodeClass,
+    ctx: &mut Context<'_>,
+    node_classes: &mut NodeClassResolver,
+    state: &mut CopyOnWrite<ClusterState>,
+    status_reporter: &mut StatusReporter,
+    disruption: &mut Disruption,
+) {
+    let spread = i64::try_from(crate::order::mix_hash(0, &ctx.cluster, 0) % SPREAD.get().unsigned_abs());
+    let next = ctx.now + INTERVAL + Millis::new(spread.unwrap_or(0));
+    if let Some(cidr) = resolved.service_cidr.clone().filter(|_| state.facts().service_cidr.is_none()) {
+        let facts = ClusterFacts { service_cidr: Some(cidr), ..ClusterFacts::clone(state.facts()) };
+        state.set_facts(Arc::new(facts));
+    }
+    let before = node_classes.resolved(&query.name).cloned();
+    if node_classes.is_awaited(query) && state.record_lookup(&query.name, &resolved, ctx.now) {
+        status_reporter.mark_dirty();
+        disruption.mark_changed();
+    }
+    if !node_classes.record(query, resolved, next) {
+        return;
+    }
+    status_reporter.mark_dirty();
+    let Some(resolved) = node_classes.resolved(&query.name) else { return };
+    for (condition, found) in resolved.conditions.iter().filter(|(condition, found)| {
+        before.as_ref().is_none_or(|before| before.conditions.get(*condition) != Some(*found))
+    }) {
+        if let Resolution::Missing { message, .. } | Resolution::Unknown { message, .. } = found {
+            let finding =
+                Finding::NodeClassNotResolved { node_class: query.name.clone(), condition, why: message.clone() };
+            ctx.effects.push(Effect::ReportFinding { cluster: ctx.cluster.clone(), finding });
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::guardrails::removal::{
 };
 use crate::guardrails::removal_gate::{apply_gate_decision, machine_facts};
 use crate::nodeclaim::{DrainTerms, NodeClaims, TerminationReason};
+use crate::step_view::StepView;
 use cluster::ClusterState;
 use model::disruption_policy::DisruptionPolicy;
 use model::{ClaimName, MicroUsd, Millis, PoolName, Timestamp};
@@ -46,7 +47,9 @@ impl ClusterController {
         if waiting.is_empty() {
             return;
         }
-        let bulk = self.bulk_deletion(&waiting, deleted, ctx);
+        let window = ctx.settings.guardrails.removal.by_hand_window;
+        let lately: Vec<ClaimName> = self.guardrails.recent_manual_removals(window, ctx.now).cloned().collect();
+        let bulk = bulk_deletion(&waiting, deleted, &lately, ctx, &self.step_view(ctx.now));
         let mut allowances =
             bulk.as_ref().map(|_| allowances(ctx.now, &self.claims, &self.guardrails, &self.state)).unwrap_or_default();
         let prices: Vec<MicroUsd> = waiting.iter().map(|claim| self.claims.price_of(claim)).collect();
@@ -87,30 +90,29 @@ impl ClusterController {
             }
         }
     }
+}
 
-    /// The counts, if more machines were deleted by hand than may be removed at once.
-    fn bulk_deletion(
-        &mut self,
-        waiting: &[ClaimName],
-        deleted: &BTreeSet<ClaimName>,
-        ctx: &Context<'_>,
-    ) -> Option<BulkDeletion> {
-        let rule = ctx.settings.guardrails.removal;
-        let has_node = |claim: &&ClaimName| machine_facts(claim, &self.step_view(ctx.now)).node != NodeState::Never;
-        let mut all: BTreeSet<ClaimName> = waiting.iter().filter(has_node).cloned().collect();
-        // Terminations that a previous process began are still in progress.
-        let leaving =
-            |claim: &&ClaimName| self.claims.get(claim).is_some_and(|machine| machine.termination_reason().is_some());
-        all.extend(deleted.iter().filter(leaving).cloned());
-        let lately: Vec<ClaimName> =
-            self.guardrails.recent_manual_removals(rule.by_hand_window, ctx.now).cloned().collect();
-        let gone = lately.iter().filter(|claim| !self.claims.contains(claim)).count();
-        all.extend(lately);
-        let machines = self.claims.len() + gone;
-        let most = rule.by_hand(machines);
-        let window_minutes = rule.by_hand_window.as_mins();
-        (all.len() > most).then_some(BulkDeletion { deleted: all.len(), machines, window_minutes, most })
-    }
+/// The counts, if more machines were deleted by hand than may be removed at once.
+pub(crate) fn bulk_deletion(
+    waiting: &[ClaimName],
+    deleted: &BTreeSet<ClaimName>,
+    lately: &[ClaimName],
+    ctx: &Context<'_>,
+    view: &StepView<'_>,
+) -> Option<BulkDeletion> {
+    let rule = ctx.settings.guardrails.removal;
+    let has_node = |claim: &&ClaimName| machine_facts(claim, view).node != NodeState::Never;
+    let mut all: BTreeSet<ClaimName> = waiting.iter().filter(has_node).cloned().collect();
+    // Terminations that a previous process began are still in progress.
+    let leaving =
+        |claim: &&ClaimName| view.claims.get(claim).is_some_and(|machine| machine.termination_reason().is_some());
+    all.extend(deleted.iter().filter(leaving).cloned());
+    let gone = lately.iter().filter(|claim| !view.claims.contains(claim)).count();
+    all.extend(lately.iter().cloned());
+    let machines = view.claims.len() + gone;
+    let most = rule.by_hand(machines);
+    let window_minutes = rule.by_hand_window.as_mins();
+    (all.len() > most).then_some(BulkDeletion { deleted: all.len(), machines, window_minutes, most })
 }
 
 /// Whether no machine of `pool` is terminating.

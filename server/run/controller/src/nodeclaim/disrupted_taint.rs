@@ -5,8 +5,6 @@
 //! it is there, so the agent takes it off; it never leads to a removal.
 
 use crate::Instruction;
-use crate::cluster_controller::ClusterController;
-use crate::context::Context;
 use crate::step_view::StepView;
 use cluster::{ClaimRecord, NodeRecord};
 use model::{NodeName, Text, Timestamp};
@@ -15,34 +13,27 @@ use model::{NodeName, Text, Timestamp};
 const UNUSABLE: &str = "has the taint karpenter.sh/disrupted, which no drain of this server has set: no pod is placed on it. \
                         The agent takes the taint off; if it comes back, something else sets it";
 
-impl ClusterController {
-    /// Has the agent take the taint off Nodes that nothing removes. Drains that the previous owner began are resumed
-    /// first: until then it is not known which Nodes are left.
-    pub(crate) fn take_taints_off(&mut self, ctx: &mut Context<'_>) {
-        if !self.is_ready() || self.recovery.is_pending() {
-            return;
-        }
-        let may_be_instructed = |claim: &ClaimRecord| {
-            self.claims.get(&claim.name).is_some_and(|machine| machine.may_be_instructed(ctx.now))
-        };
-        let due = disrupted_by_others(&self.step_view(ctx.now)).filter(|(claim, _)| may_be_instructed(claim));
-        let instructions: Vec<Instruction> = due
-            .map(|(claim, node)| Instruction::RemoveDisruptedTaint {
-                claim: claim.name.clone(),
-                node: node.name.clone(),
-                provider_id: node.provider_id.clone(),
-            })
-            .collect();
-        for instruction in instructions {
-            self.claims.instruct(instruction, ctx);
-        }
+/// Instructions that take the taint off Nodes that nothing removes. Drains that the previous owner began are resumed
+/// first: until then it is not known which Nodes are left.
+pub(crate) fn taint_removals(view: &StepView<'_>) -> Vec<Instruction> {
+    if !view.is_ready() || view.recovery.is_pending() {
+        return Vec::new();
     }
+    let may_be_instructed =
+        |claim: &ClaimRecord| view.claims.get(&claim.name).is_some_and(|machine| machine.may_be_instructed(view.now));
+    let due = disrupted_by_others(view).filter(|(claim, _)| may_be_instructed(claim));
+    let removal = |(claim, node): (&ClaimRecord, &NodeRecord)| Instruction::RemoveDisruptedTaint {
+        claim: claim.name.clone(),
+        node: node.name.clone(),
+        provider_id: node.provider_id.clone(),
+    };
+    due.map(removal).collect()
+}
 
-    /// When a taint is taken off that was postponed.
-    pub(crate) fn next_taint_removal(&self, now: Timestamp) -> Option<Timestamp> {
-        let machines = disrupted_by_others(&self.step_view(now)).filter_map(|(claim, _)| self.claims.get(&claim.name));
-        machines.filter(|machine| machine.waits_for_time(now)).map(|machine| machine.not_before()).min()
-    }
+/// When a taint is taken off that was postponed.
+pub(crate) fn next_taint_removal(now: Timestamp, view: &StepView<'_>) -> Option<Timestamp> {
+    let machines = disrupted_by_others(view).filter_map(|(claim, _)| view.claims.get(&claim.name));
+    machines.filter(|machine| machine.waits_for_time(now)).map(|machine| machine.not_before()).min()
 }
 
 /// Nodes of this server with a taint that none of its drains has set, by name.

@@ -18,167 +18,216 @@ use super::{LaunchState, ListedInstance, Listing, ManagedClaim, StageKind};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
+use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::removal::BlockCause;
 use crate::guardrails::removal_gate::{admit_orphan_removal, may_have_hidden_node, most_nodes_vanished};
 use crate::nodeclaim::instance_inspection::inspect_instances;
 use crate::nodeclaim::missing_claims::snapshot_suspicious;
 use crate::nodeclaim::orphans::adopt_orphan;
+use crate::nodeclaim::other_region::report_elsewhere;
 use crate::nodeclaim::{GarbageCollector, NodeClaims};
+use crate::region_state::RegionState;
+use crate::step_view::StepView;
 use crate::{Effect, Finding};
 use cluster::ClusterState;
 use model::{ClaimName, Millis, ProviderId, Timestamp};
+
+/// What a listing shows that other parts act on.
+#[derive(Debug, Default)]
+pub(crate) struct ListingFindings {
+    /// Launches to recover whose instance has ended.
+    ended_launches: BTreeSet<ClaimName>,
+    /// Orphaned instances that are due, since when they are orphaned, and whether they may be in use.
+    orphans: Vec<(ListedInstance, Timestamp, bool)>,
+}
 
 impl ClusterController {
     /// Evaluates a listing of the cluster's instances.
     pub(crate) fn collect_garbage(&mut self, listing: &Listing, ctx: &mut Context<'_>) {
         let Some(after) = ctx.settings.gc_after else { return };
-        self.report_elsewhere(ctx);
+        report_elsewhere(ctx, &mut self.gc, &self.claims, &self.region);
         let held = self.guardrails.is_quarantined() || ctx.settings.is_shadow(&self.cluster);
         if held || !listing.complete || !self.is_ready() || self.gc.predates_recovery(listing.requested_at) {
             return;
         }
-        let trusted = self.check_listing(listing, after, ctx);
+        let (trusted, found) = self.with_part(
+            |parts| &mut parts.gc,
+            ctx.now,
+            |gc, view| {
+                let trusted = gc.check_listing(listing, after, view, ctx);
+                (trusted, gc.evaluate(listing, after, trusted, view, ctx))
+            },
+        );
         if self.recovery.is_pending() {
-            return self.exclude_ended_launches(listing, after, trusted, ctx);
-        }
-        self.inspect_missing(listing, after, trusted, ctx);
-        if !trusted {
+            if !found.ended_launches.is_empty() {
+                self.recovery.exclude_ended(found.ended_launches);
+                self.resume_unfinished(ctx);
+            }
             return;
         }
-        self.collect_orphans(listing, after, ctx);
-        self.terminate_unclaimed(listing, after, ctx);
+        release_blocks(&mut self.guardrails, &self.claims, &self.gc, &self.region);
+        for (orphan, since, in_use) in found.orphans {
+            self.collect_orphan(&orphan, since, in_use, ctx);
+        }
+        if trusted {
+            self.terminate_unclaimed(listing, after, ctx);
+        }
     }
 
-    /// Excludes launches whose instance has ended from the check for missing NodeClaims, which
+    /// Adopts an orphaned instance that may be in use, so that it is drained, and terminates another one.
+    fn collect_orphan(&mut self, orphan: &ListedInstance, since: Timestamp, in_use: bool, ctx: &mut Context<'_>) {
+        if in_use {
+            adopt_orphan(orphan, since, ctx, &mut self.claims, &mut self.gc, &mut self.state);
+        } else if admit_orphan_removal(&orphan.claim, ctx, &self.claims, &self.decisions) {
+            let (claim, provider_id) = (orphan.claim.clone(), orphan.provider_id.clone());
+            self.gc.record_termination(provider_id.clone());
+            let (cluster, cluster_uid) = (self.cluster.clone(), ctx.uid.clone());
+            ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim, provider_id });
+        }
+    }
+}
+
+impl GarbageCollector {
+    /// Compares a complete listing with what is known. While launches are recovered, only those that have ended are looked
+    /// for.
+    fn evaluate(
+        &mut self,
+        listing: &Listing,
+        after: Millis,
+        trusted: bool,
+        view: &StepView<'_>,
+        ctx: &mut Context<'_>,
+    ) -> ListingFindings {
+        if view.recovery.is_pending() {
+            let ended_launches = self.ended_launches(listing, after, trusted, view, ctx);
+            return ListingFindings { ended_launches, ..ListingFindings::default() };
+        }
+        self.inspect_missing(listing, after, trusted, view, ctx);
+        let orphans = if trusted { self.due_orphans(listing, after, view, ctx) } else { Vec::new() };
+        ListingFindings { orphans, ..ListingFindings::default() }
+    }
+
+    /// Launches whose instance has ended, which are excluded from the check for missing NodeClaims; that check
     /// waits for an operator otherwise. Such a launch is no evidence against the snapshot: its
     /// NodeClaim may have been deleted regularly without its record being closed. It is recovered
     /// like the others, because the NodeClaim may also exist unobserved.
     ///
     /// A suspicious listing proves nothing: each instance is inspected, and the cloud must state
     /// that it has ended.
-    fn exclude_ended_launches(&mut self, listing: &Listing, after: Millis, trusted: bool, ctx: &mut Context<'_>) {
-        if !listing.complete || self.state.synced_since().is_none_or(|since| listing.requested_at < since) {
-            return;
+    fn ended_launches(
+        &mut self,
+        listing: &Listing,
+        after: Millis,
+        trusted: bool,
+        view: &StepView<'_>,
+        ctx: &mut Context<'_>,
+    ) -> BTreeSet<ClaimName> {
+        if view.state.synced_since().is_none_or(|since| listing.requested_at < since) {
+            return BTreeSet::new();
         }
-        let listed: BTreeSet<&ProviderId> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
-        let ended = self.recovery.launches().iter().filter(|launch| {
-            let LaunchState::Launched { provider_id } = &launch.state else { return false };
-            let is_elsewhere = self.region.is_elsewhere(provider_id);
-            let gone =
-                !is_elsewhere && !listed.contains(provider_id) && self.state.node_of_machine(provider_id).is_none();
-            gone && !self.state.is_claim_observed(&launch.claim) && !self.claims.contains(&launch.claim)
+        let listed = listing.provider_ids();
+        let ended = view.recovery.launches().iter().filter_map(|launch| {
+            let LaunchState::Launched { provider_id } = &launch.state else { return None };
+            let gone = !view.region.is_elsewhere(provider_id)
+                && !listed.contains(provider_id)
+                && view.state.node_of_machine(provider_id).is_none()
+                && !view.state.is_claim_observed(&launch.claim)
+                && !view.claims.contains(&launch.claim);
+            gone.then(|| (launch.claim.clone(), provider_id.clone()))
         });
-        let ended: Vec<(ClaimName, ProviderId)> = ended
-            .filter_map(|launch| match &launch.state {
-                LaunchState::Launched { provider_id } => Some((launch.claim.clone(), provider_id.clone())),
-                _ => None,
-            })
-            .collect();
+        let ended: Vec<(ClaimName, ProviderId)> = ended.collect();
         // Before the second listing nothing is excluded, and never because of a suspicious listing.
         if !trusted {
-            inspect_instances(ended.clone(), ctx, &mut self.gc, &self.uid);
+            inspect_instances(ended.clone(), ctx, self);
         }
-        let ended = ended.iter().filter(|(_, id)| trusted || self.gc.has_ended(id));
-        let since = |claim: &ClaimName| self.gc.missing_since(claim).unwrap_or(listing.requested_at);
+        let ended = ended.iter().filter(|(_, id)| trusted || self.has_ended(id));
+        let since = |claim: &ClaimName| self.missing_since(claim).unwrap_or(listing.requested_at);
         let missing: BTreeMap<ClaimName, Timestamp> = ended.map(|(claim, _)| (claim.clone(), since(claim))).collect();
         let due = missing.iter().filter(|(_, since)| listing.requested_at.duration_since(**since) >= after);
-        let due: BTreeSet<ClaimName> = due.map(|(claim, _)| claim.clone()).collect();
-        self.gc.replace_missing(missing);
-        if !due.is_empty() {
-            self.recovery.exclude_ended(due);
-            self.resume_unfinished(ctx);
-        }
+        let due = due.map(|(claim, _)| claim.clone()).collect();
+        self.replace_missing(missing);
+        due
     }
 
-    /// Terminates orphaned instances; those that have a Node are adopted first, so that they are
-    /// drained.
-    fn collect_orphans(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) {
-        let mut orphans = BTreeMap::new();
+    /// Orphaned instances that have been so for the collection period, with whether they may be in use: those that have a
+    /// Node and, while every Node is missing, all. Reports instances of other clusters.
+    fn due_orphans(
+        &mut self,
+        listing: &Listing,
+        after: Millis,
+        view: &StepView<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Vec<(ListedInstance, Timestamp, bool)> {
+        let is_plausible = !snapshot_suspicious(1, 1, view) && !most_nodes_vanished(view);
+        let (mut orphans, mut due) = (BTreeMap::new(), Vec::new());
         for instance in listing.instances.iter().filter(|instance| !instance.terminating) {
-            if instance.cluster_uid != self.uid {
-                report_foreign(instance, ctx, &mut self.gc);
-            } else if !is_owned(instance, &self.claims, &self.state) {
-                let since = self.gc.orphaned_since(&instance.provider_id).unwrap_or(listing.requested_at);
+            if instance.cluster_uid != *view.uid {
+                report_foreign(instance, ctx, self);
+            } else if !is_owned(instance, view.claims, view.state) {
+                let since = self.orphaned_since(&instance.provider_id).unwrap_or(listing.requested_at);
                 orphans.insert(instance.provider_id.clone(), since);
-                let due = listing.requested_at.duration_since(since) >= after;
-                if due
-                    && !snapshot_suspicious(1, 1, &self.step_view(ctx.now))
-                    && !most_nodes_vanished(&self.step_view(ctx.now))
-                {
-                    self.collect_orphan(instance, since, ctx);
+                let is_due = listing.requested_at.duration_since(since) >= after;
+                if is_due && is_plausible && !self.is_terminating(&instance.provider_id) {
+                    let has_node = view.state.node_of_machine(&instance.provider_id).is_some();
+                    due.push((instance.clone(), since, has_node || may_have_hidden_node(view)));
                 }
             }
         }
-        self.gc.replace_orphans(orphans);
-    }
-
-    fn collect_orphan(&mut self, instance: &ListedInstance, since: Timestamp, ctx: &mut Context<'_>) {
-        let terminating = self.gc.is_terminating(&instance.provider_id);
-        let has_node = self.state.node_of_machine(&instance.provider_id).is_some();
-        // While every Node is missing, an instance without a Node counts as in use.
-        let in_use = has_node || may_have_hidden_node(&self.step_view(ctx.now));
-        if in_use && !terminating {
-            adopt_orphan(instance, since, ctx, &mut self.claims, &mut self.gc, &mut self.state);
-        } else {
-            self.terminate_orphan(instance, ctx);
-        }
-    }
-
-    fn terminate_orphan(&mut self, instance: &ListedInstance, ctx: &mut Context<'_>) {
-        let provider_id = instance.provider_id.clone();
-        if !self.gc.is_terminating(&provider_id)
-            && admit_orphan_removal(&instance.claim, ctx, &self.claims, &self.decisions)
-        {
-            self.gc.record_termination(provider_id.clone());
-            let (cluster, cluster_uid, claim) = (self.cluster.clone(), self.uid.clone(), instance.claim.clone());
-            ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim, provider_id });
-        }
+        self.replace_orphans(orphans);
+        due
     }
 
     /// Inspects instances that the listing lacks: immediately while listings are suspicious,
     /// otherwise after the collection period. The answers are handled by
     /// [`ClusterController::handle_inspection`].
-    fn inspect_missing(&mut self, listing: &Listing, after: Millis, trusted: bool, ctx: &mut Context<'_>) {
-        let listed: BTreeSet<&ProviderId> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
+    fn inspect_missing(
+        &mut self,
+        listing: &Listing,
+        after: Millis,
+        trusted: bool,
+        view: &StepView<'_>,
+        ctx: &mut Context<'_>,
+    ) {
+        let listed = listing.provider_ids();
         let lacks = |machine: &&ManagedClaim| {
-            self.should_be_listed(machine, listing.requested_at, after) && !listed.contains(machine.provider_id())
+            should_be_listed(machine, listing.requested_at, after)
+                && !view.region.is_elsewhere(machine.provider_id())
+                && !listed.contains(machine.provider_id())
         };
-        let missing: BTreeMap<ClaimName, Timestamp> = (self.claims.iter().filter(lacks))
-            .map(|machine| {
-                let since = self.gc.missing_since(machine.name()).unwrap_or(listing.requested_at);
-                (machine.name().clone(), since)
-            })
-            .collect();
+        let since = |claim: &ClaimName| self.missing_since(claim).unwrap_or(listing.requested_at);
+        let missing = view.claims.iter().filter(lacks).map(|machine| (machine.name().clone(), since(machine.name())));
+        let missing: BTreeMap<ClaimName, Timestamp> = missing.collect();
         let due = missing.iter().filter(|(_, since)| !trusted || listing.requested_at.duration_since(**since) >= after);
         let due: Vec<(ClaimName, ProviderId)> =
-            due.filter_map(|(claim, _)| Some((claim.clone(), self.claims.get(claim)?.provider_id().clone()))).collect();
-        self.guardrails.retain_waiting_removals(BlockCause::Missing, |claim| missing.contains_key(claim));
-        let claims = &self.claims;
-        self.gc.remove_listed_foreign(listing);
-        let (gc, region) = (&self.gc, &self.region);
-        let is_foreign = |claim: &ClaimName| {
-            let is_kept = |m: &ManagedClaim| {
-                m.is_termination_refused() || gc.is_foreign(m.provider_id()) || region.is_elsewhere(m.provider_id())
-            };
-            claims.get(claim).is_some_and(is_kept)
-        };
-        self.guardrails.retain_waiting_removals(BlockCause::Foreign, is_foreign);
-        self.gc.replace_missing(missing);
-        inspect_instances(due, ctx, &mut self.gc, &self.uid);
+            due.filter_map(|(claim, _)| Some((claim.clone(), view.claims.get(claim)?.provider_id().clone()))).collect();
+        self.remove_listed_foreign(listing);
+        self.replace_missing(missing);
+        inspect_instances(due, ctx, self);
     }
+}
 
-    /// Whether a listing requested at `requested_at` must contain the machine's instance.
-    fn should_be_listed(&self, machine: &ManagedClaim, asked: Timestamp, after: Millis) -> bool {
-        let old = asked.duration_since(machine.since()) >= after;
-        if self.region.is_elsewhere(machine.provider_id()) {
-            return false;
-        }
-        match machine.stage() {
-            StageKind::Planned | StageKind::Creating | StageKind::Launching | StageKind::Deleting => false,
-            StageKind::Terminating => !machine.provider_id().is_empty(),
-            StageKind::Launched | StageKind::Registered | StageKind::Initialized | StageKind::Draining => {
-                old && !machine.provider_id().is_empty()
-            }
+/// Releases removals that were held because an instance was missing, or of another cluster, and is so no more.
+fn release_blocks(
+    guardrails: &mut ClusterGuardrails,
+    claims: &NodeClaims,
+    gc: &GarbageCollector,
+    region: &RegionState,
+) {
+    guardrails.retain_waiting_removals(BlockCause::Missing, |claim| gc.missing_since(claim).is_some());
+    let is_kept = |m: &ManagedClaim| {
+        m.is_termination_refused() || gc.is_foreign(m.provider_id()) || region.is_elsewhere(m.provider_id())
+    };
+    guardrails.retain_waiting_removals(BlockCause::Foreign, |claim| claims.get(claim).is_some_and(is_kept));
+}
+
+/// Whether a listing requested at `asked` must contain the machine's instance, if it is in this region.
+fn should_be_listed(machine: &ManagedClaim, asked: Timestamp, after: Millis) -> bool {
+    let old = asked.duration_since(machine.since()) >= after;
+    match machine.stage() {
+        StageKind::Planned | StageKind::Creating | StageKind::Launching | StageKind::Deleting => false,
+        StageKind::Terminating => !machine.provider_id().is_empty(),
+        StageKind::Launched | StageKind::Registered | StageKind::Initialized | StageKind::Draining => {
+            old && !machine.provider_id().is_empty()
         }
     }
 }

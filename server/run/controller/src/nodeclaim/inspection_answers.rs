@@ -3,13 +3,17 @@
 use super::StageKind;
 use crate::Inspection;
 use crate::cluster_controller::ClusterController;
+use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::count_removal;
 use crate::guardrails::removal::{BlockCause, Evidence, RemovalRefusal, evaluate_removal};
 use crate::guardrails::removal_gate::{apply_gate_decision, machine_facts, removal_constraints};
+use crate::nodeclaim::GarbageCollector;
 use crate::nodeclaim::NodeClaims;
-use model::{ClaimName, Millis, ProviderId, Text};
+use crate::nodeclaim::lifecycle::delete_gone_machine;
+use crate::nodeclaim::other_region::{claim_of_instance_elsewhere, refusal_elsewhere};
+use model::{ClaimName, Millis, ProviderId};
 
 /// Time until a refused termination is retried.
 const REFUSED_RETRY_DELAY: Millis = Millis::from_mins(5);
@@ -19,8 +23,9 @@ const UNKNOWN_RETRY_DELAY: Millis = Millis::from_mins(1);
 impl ClusterController {
     /// Handles the cloud's answer about one instance.
     pub(crate) fn handle_inspection(&mut self, provider_id: &ProviderId, found: Inspection, ctx: &mut Context<'_>) {
-        if let Some(claim) = self.claim_of_instance_elsewhere(provider_id, found) {
-            self.hold_elsewhere(&claim, provider_id, ctx);
+        if let Some(claim) = claim_of_instance_elsewhere(provider_id, found, &self.claims, &self.region) {
+            let refusal = refusal_elsewhere(provider_id, &self.region);
+            self.guardrails.block_removal(BlockCause::Foreign, &claim, refusal, ctx.now);
             return schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx, &mut self.claims);
         }
         self.gc.record_answer(found == Inspection::Ended);
@@ -38,7 +43,7 @@ impl ClusterController {
                 self.gc.clear_missing(&claim);
                 self.guardrails.release_removal(BlockCause::Missing, &claim);
             }
-            Inspection::Foreign => hold_foreign(&claim, provider_id, ctx, &mut self.guardrails, &self.uid),
+            Inspection::Foreign => hold_foreign(&claim, provider_id, ctx, &mut self.guardrails),
             Inspection::Ended => self.apply_evidence(&claim, Evidence::Ended, ctx),
             Inspection::Unknown => self.apply_evidence(&claim, Evidence::Unknown, ctx),
         }
@@ -61,31 +66,41 @@ impl ClusterController {
             if evidence == Evidence::Unknown && !stage.is_terminating() {
                 count_removal(claim, ctx, &self.claims);
             }
-            self.delete_gone_machine(claim, ctx);
+            delete_gone_machine(
+                claim,
+                ctx,
+                &mut self.claims,
+                &mut self.history,
+                &mut self.provisioner,
+                &mut self.state,
+            );
         } else if matches!(stage, StageKind::Launching | StageKind::Terminating) {
             schedule_cloud_retry(claim, UNKNOWN_RETRY_DELAY, ctx, &mut self.claims);
         }
     }
+}
 
-    /// Holds the machine of `claim`: the cloud refused its termination because its tags name
-    /// another cluster.
-    pub(crate) fn handle_terminate_refused(
-        &mut self,
-        claim: &ClaimName,
-        provider_id: &ProviderId,
-        ctx: &mut Context<'_>,
-    ) {
-        self.gc.record_foreign(provider_id.clone());
-        let held = self.claims.name_of_instance(provider_id).filter(|known| known == claim);
-        let Some(claim) = held else { return };
-        if let Some(machine) = self.claims.get_mut(&claim) {
-            machine.record_termination_refusal();
-            let zone = machine.instance().map(|instance| instance.zone.clone()).unwrap_or_default();
-            self.history.lifecycle.count_termination_failure(zone);
-        }
-        hold_foreign(&claim, provider_id, ctx, &mut self.guardrails, &self.uid);
-        schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx, &mut self.claims);
+/// Holds the machine of `claim`: the cloud refused its termination because its tags name
+/// another cluster.
+pub(crate) fn handle_terminate_refused(
+    claim: &ClaimName,
+    provider_id: &ProviderId,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    gc: &mut GarbageCollector,
+    history: &mut History,
+    guardrails: &mut ClusterGuardrails,
+) {
+    gc.record_foreign(provider_id.clone());
+    let held = claims.name_of_instance(provider_id).filter(|known| known == claim);
+    let Some(claim) = held else { return };
+    if let Some(machine) = claims.get_mut(&claim) {
+        machine.record_termination_refusal();
+        let zone = machine.instance().map(|instance| instance.zone.clone()).unwrap_or_default();
+        history.lifecycle.count_termination_failure(zone);
     }
+    hold_foreign(&claim, provider_id, ctx, guardrails);
+    schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx, claims);
 }
 
 fn hold_foreign(
@@ -93,9 +108,8 @@ fn hold_foreign(
     provider_id: &ProviderId,
     ctx: &mut Context<'_>,
     guardrails: &mut ClusterGuardrails,
-    uid: &Text,
 ) {
-    let (cluster, cluster_uid) = (ctx.cluster.clone(), uid.clone());
+    let (cluster, cluster_uid) = (ctx.cluster.clone(), ctx.uid.clone());
     let refusal = RemovalRefusal::ForeignInstance { provider_id: provider_id.clone(), cluster, cluster_uid };
     guardrails.block_removal(BlockCause::Foreign, claim, refusal, ctx.now);
 }

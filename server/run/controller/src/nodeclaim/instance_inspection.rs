@@ -9,12 +9,12 @@
 use std::collections::BTreeSet;
 
 use super::{LaunchState, Listing, ManagedClaim, StageKind};
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::guardrails::removal::ListingLoss;
 use crate::nodeclaim::{GarbageCollector, NodeClaims};
+use crate::step_view::StepView;
 use crate::{Effect, Finding};
-use model::{ClaimName, Millis, ProviderId, Text, Timestamp};
+use model::{ClaimName, Millis, ProviderId, Timestamp};
 
 /// Maximum inspections of one cluster per listing.
 const MAX_INSPECTIONS: usize = 10;
@@ -27,24 +27,30 @@ const INSPECTION_INTERVAL: Millis = Millis::from_secs(30);
 /// How long the time of an inspection is kept.
 const INSPECTION_RETENTION: Millis = Millis::from_hours(1);
 
-impl ClusterController {
+impl GarbageCollector {
     /// Compares a listing with the instances known to run; returns whether it is trusted.
-    pub(crate) fn check_listing(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) -> bool {
+    pub(crate) fn check_listing(
+        &mut self,
+        listing: &Listing,
+        after: Millis,
+        view: &StepView<'_>,
+        ctx: &mut Context<'_>,
+    ) -> bool {
         let rule = ctx.settings.guardrails.quarantine;
-        let listed: BTreeSet<&ProviderId> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
-        let known = self.known_to_run(listing.requested_at, after);
-        let lacking = known.iter().filter(|id| !listed.contains(id)).count();
+        let listed = listing.provider_ids();
+        let known = self.known_to_run(listing.requested_at, after, view);
+        let lacking = known.iter().filter(|id| !listed.contains(*id)).count();
         let lacks = lacking > rule.free_machines && lacking * 100 > rule.percent * known.len();
         if !lacks || rule.percent == 0 {
-            self.gc.clear_suspicion();
+            self.clear_suspicion();
             return true;
         }
-        if self.gc.is_confirmed() {
+        if self.is_confirmed() {
             return true;
         }
         let (missing, of) = (lacking, known.len());
-        let loss = ListingLoss { cluster: self.cluster.clone(), missing, of };
-        if self.gc.mark_suspicious(loss, ctx.now) {
+        let loss = ListingLoss { cluster: view.cluster.clone(), missing, of };
+        if self.mark_suspicious(loss, ctx.now) {
             ctx.report_finding(Finding::ListingLacks { missing, of });
         }
         false
@@ -52,7 +58,7 @@ impl ClusterController {
 
     /// Provider ids of instances that a listing requested at `requested_at` must contain,
     /// regardless of their Nodes, without those that have ended as the cloud stated.
-    fn known_to_run(&self, asked: Timestamp, after: Millis) -> BTreeSet<ProviderId> {
+    fn known_to_run<'v>(&self, asked: Timestamp, after: Millis, view: &StepView<'v>) -> BTreeSet<&'v ProviderId> {
         let runs = |stage: StageKind| {
             matches!(
                 stage,
@@ -64,13 +70,13 @@ impl ClusterController {
             )
         };
         let old = |since: Timestamp| asked.duration_since(since) >= after;
-        let machines = self.claims.iter().filter(|m| runs(m.stage()) && !m.provider_id().is_empty() && old(m.since()));
-        let left = self.recovery.launches().iter().filter_map(|launch| match &launch.state {
+        let machines = view.claims.iter().filter(|m| runs(m.stage()) && !m.provider_id().is_empty() && old(m.since()));
+        let left = view.recovery.launches().iter().filter_map(|launch| match &launch.state {
             LaunchState::Launched { provider_id } => Some(provider_id),
             _ => None,
         });
         let all = machines.map(ManagedClaim::provider_id).chain(left);
-        all.filter(|id| !self.gc.has_ended(id) && !self.region.is_elsewhere(id)).cloned().collect()
+        all.filter(|id| !self.has_ended(id) && !view.region.is_elsewhere(id)).collect()
     }
 }
 
@@ -80,11 +86,10 @@ pub(crate) fn inspect_instance_of(
     ctx: &mut Context<'_>,
     gc: &mut GarbageCollector,
     claims: &NodeClaims,
-    uid: &Text,
 ) {
     let Some(provider_id) = claims.get(claim).map(|machine| machine.provider_id().clone()) else { return };
     if !provider_id.is_empty() {
-        inspect_instances(vec![(claim.clone(), provider_id)], ctx, gc, uid);
+        inspect_instances(vec![(claim.clone(), provider_id)], ctx, gc);
     }
 }
 
@@ -94,7 +99,6 @@ pub(crate) fn inspect_instances(
     mut missing: Vec<(ClaimName, ProviderId)>,
     ctx: &mut Context<'_>,
     gc: &mut GarbageCollector,
-    uid: &Text,
 ) {
     let known = &*gc;
     missing
@@ -104,11 +108,11 @@ pub(crate) fn inspect_instances(
     let most = if inconclusive { MAX_INSPECTIONS_IF_SUSPICIOUS } else { MAX_INSPECTIONS };
     for (claim, provider_id) in missing.into_iter().take(most) {
         gc.record_inspection(provider_id.clone(), INSPECTION_RETENTION, ctx.now);
-        request_inspection(claim, provider_id, ctx, uid);
+        request_inspection(claim, provider_id, ctx);
     }
 }
 
-fn request_inspection(claim: ClaimName, provider_id: ProviderId, ctx: &mut Context<'_>, uid: &Text) {
-    let (cluster, cluster_uid) = (ctx.cluster.clone(), uid.clone());
+fn request_inspection(claim: ClaimName, provider_id: ProviderId, ctx: &mut Context<'_>) {
+    let (cluster, cluster_uid) = (ctx.cluster.clone(), ctx.uid.clone());
     ctx.effects.push(Effect::Inspect { cluster, cluster_uid, claim, provider_id });
 }

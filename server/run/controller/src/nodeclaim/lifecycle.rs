@@ -9,14 +9,19 @@ use std::collections::BTreeSet;
 
 use super::{DrainTerms, LaunchOutcome, LaunchedInstance, ManagedClaim, StageKind, TerminationReason};
 use crate::cluster_controller::ClusterController;
+use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
+use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::count_launch_attempts;
 use crate::guardrails::removal_gate::drop_stale_blocks;
 use crate::launch_evidence::ReadyNode;
 use crate::launch_template::launch_template;
+use crate::nodeclaim::GarbageCollector;
 use crate::nodeclaim::NodeClaims;
+use crate::nodeclaim::termination::keep_occupied_machine;
 use crate::nodeclaim::termination_calls::{delete_claim, retry_cloud_call, retry_later, terminate_instance};
+use crate::provisioning::Provisioner;
 use crate::provisioning::probing::{close_launch, options_without_capacity, probe_holder, report_offerings};
 use crate::status_reporter::StatusReporter;
 use crate::{
@@ -80,7 +85,7 @@ impl ClusterController {
             StageKind::Deleting if free => {
                 delete_claim(claim, None, ctx, &mut self.claims, &mut self.history, &mut self.state)
             }
-            StageKind::Launching | StageKind::Terminating => retry_cloud_call(claim, ctx, &mut self.claims, &self.uid),
+            StageKind::Launching | StageKind::Terminating => retry_cloud_call(claim, ctx, &mut self.claims),
             _ => {}
         }
     }
@@ -148,12 +153,19 @@ impl ClusterController {
         let wait = if is_next { Millis::ZERO } else { OBSERVATION_WAIT };
         machine.postpone(ctx.now + wait);
         match machine.stage() {
-            StageKind::Creating if machine.begin_launch(ctx.now) => self.launch_available(&claim, ctx),
+            StageKind::Creating if machine.begin_launch(ctx.now) => launch_available(
+                &claim,
+                ctx,
+                &mut self.claims,
+                &mut self.history,
+                &mut self.provisioner,
+                &mut self.state,
+            ),
             StageKind::Creating => {
                 delete_claim(&claim, None, ctx, &mut self.claims, &mut self.history, &mut self.state)
             }
             StageKind::Draining if self.may_terminate_without_node(&claim, ctx) => {
-                terminate_instance(&claim, None, ctx, &mut self.claims, &self.uid);
+                terminate_instance(&claim, None, ctx, &mut self.claims);
             }
             StageKind::Deleting => {
                 self.claims.remove(&claim);
@@ -190,7 +202,15 @@ impl ClusterController {
         }
         machine.postpone(again);
         if unmet && machine.stage() == StageKind::Draining {
-            self.keep_occupied_machine(&claim, reason, ctx);
+            keep_occupied_machine(
+                &claim,
+                reason,
+                ctx,
+                &mut self.claims,
+                &mut self.provisioner,
+                &mut self.state,
+                &mut self.status_reporter,
+            );
         }
     }
 
@@ -201,32 +221,6 @@ impl ClusterController {
         let (id, version) = (DecisionId(ctx.next_id()), self.state.version());
         let decision = Decision::new(id, self.cluster.clone(), DecisionReason::Provision, version, ctx.now);
         self.record_decision(Decision { refused, ..decision }, ctx);
-    }
-
-    pub(crate) fn handle_launched(&mut self, launched: Launched, ctx: &mut Context<'_>) {
-        let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable, image, .. } =
-            launched;
-        let pool = self.claims.get(&claim).map(|machine| machine.pool().clone()).unwrap_or_default();
-        let pool = self.state.pool(&pool).map(|record| &record.pool);
-        let (mut facts, price) = order::launched_facts(pool, &provider_id, &instance_type, &zone, capacity_type);
-        facts.image = image;
-        // A NodePool deleted since the order has no catalogue: the expected resources are used.
-        if let Some(expected) = self.state.claim(&claim).filter(|_| facts.capacity.is_empty()) {
-            facts.capacity = expected.capacity.clone();
-            facts.allocatable = expected.allocatable.clone();
-        }
-        let instance = LaunchedInstance { instance_type, zone, capacity_type, price };
-        let Some(machine) = self.claims.get_mut(&claim) else { return };
-        let Some(outcome) = machine.complete_launch(attempt, provider_id, instance, ctx.now) else { return };
-        report_offerings(&claim, unavailable, ctx, &self.claims, &self.state);
-        self.state.record_launch(&claim, &facts);
-        count_launch_attempts(&claim, ctx, &mut self.guardrails, &self.claims, &self.state);
-        match outcome {
-            LaunchOutcome::Kept => self.claims.instruct(Instruction::MarkLaunched { claim, facts }, ctx),
-            LaunchOutcome::Cancelled(reason) => {
-                terminate_instance(&claim, Some(reason), ctx, &mut self.claims, &self.uid)
-            }
-        }
     }
 
     pub(crate) fn handle_launch_failure(
@@ -262,7 +256,15 @@ impl ClusterController {
                     if unavailable.is_empty() { options_without_capacity(claim, &self.claims) } else { unavailable };
                 let reason = TerminationReason::insufficient_capacity(&all);
                 report_offerings(claim, all, ctx, &self.claims, &self.state);
-                self.give_up_launch(claim, reason, ctx);
+                give_up_launch(
+                    claim,
+                    reason,
+                    ctx,
+                    &mut self.claims,
+                    &mut self.history,
+                    &mut self.provisioner,
+                    &mut self.state,
+                );
             }
             LaunchFailure::Refused { code, message, .. } => {
                 ctx.offerings.release_probes(&probe_holder(claim, &self.cluster));
@@ -273,61 +275,121 @@ impl ClusterController {
             }
         }
     }
+}
 
-    /// No option of the machine has capacity: its pods are planned again.
-    fn give_up_launch(&mut self, claim: &ClaimName, reason: TerminationReason, ctx: &mut Context<'_>) {
-        delete_claim(claim, Some(reason), ctx, &mut self.claims, &mut self.history, &mut self.state);
-        self.provisioner.replan_displaced_pods(ctx.now);
+/// Handles the cloud's statement that an instance has ended.
+pub(crate) fn handle_instance_gone(
+    provider_id: &ProviderId,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    gc: &mut GarbageCollector,
+    history: &mut History,
+    provisioner: &mut Provisioner,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    gc.record_ended(provider_id.clone());
+    let Some(claim) = claims.name_of_instance(provider_id) else { return };
+    delete_gone_machine(&claim, ctx, claims, history, provisioner, state);
+}
+
+pub(crate) fn handle_launched(
+    launched: Launched,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    guardrails: &mut ClusterGuardrails,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable, image, .. } = launched;
+    let pool = claims.get(&claim).map(|machine| machine.pool().clone()).unwrap_or_default();
+    let pool = state.pool(&pool).map(|record| &record.pool);
+    let (mut facts, price) = order::launched_facts(pool, &provider_id, &instance_type, &zone, capacity_type);
+    facts.image = image;
+    // A NodePool deleted since the order has no catalogue: the expected resources are used.
+    if let Some(expected) = state.claim(&claim).filter(|_| facts.capacity.is_empty()) {
+        facts.capacity = expected.capacity.clone();
+        facts.allocatable = expected.allocatable.clone();
     }
-
-    /// Launches the instance of `claim`, whose NodeClaim has just been created, without the options that were refused since
-    /// it was ordered. The order of an attempt never changes once it is recorded, so other options are another attempt.
-    fn launch_available(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        let Some(decided) = self.claims.get(claim).and_then(|machine| machine.launch_order(ctx.now)) else { return };
-        let LaunchOrder { options, capacity_type, repeats, .. } = decided.machine.launch;
-        let holder = probe_holder(claim, &self.cluster);
-        let is_available =
-            |option: &LaunchOption| ctx.offerings.is_available(option, capacity_type, Some(&holder), ctx.now);
-        if repeats || options.iter().all(is_available) {
-            return launch_instance(claim, ctx, &mut self.claims, &self.state);
-        }
-        let available: Vec<LaunchOption> = options.into_iter().filter(is_available).collect();
-        if available.is_empty() {
-            ctx.offerings.release_probes(&holder);
-            return self.give_up_launch(claim, TerminationReason::insufficient_capacity(&[]), ctx);
-        }
-        let Some(machine) = self.claims.get_mut(claim) else { return };
-        if !machine.begin_next_attempt(MAX_ATTEMPTS) {
-            return launch_instance(claim, ctx, &mut self.claims, &self.state);
-        }
-        machine.narrow_options(available);
-        if let Some(mut decided) = machine.launch_order(ctx.now) {
-            renew_launch_template(&mut decided, ctx, &self.state);
-            ctx.effects.push(Effect::Relaunch(Box::new(decided)));
-        }
+    let instance = LaunchedInstance { instance_type, zone, capacity_type, price };
+    let Some(machine) = claims.get_mut(&claim) else { return };
+    let Some(outcome) = machine.complete_launch(attempt, provider_id, instance, ctx.now) else { return };
+    report_offerings(&claim, unavailable, ctx, claims, state);
+    state.record_launch(&claim, &facts);
+    count_launch_attempts(&claim, ctx, guardrails, claims, state);
+    match outcome {
+        LaunchOutcome::Kept => claims.instruct(Instruction::MarkLaunched { claim, facts }, ctx),
+        LaunchOutcome::Cancelled(reason) => terminate_instance(&claim, Some(reason), ctx, claims),
     }
+}
 
-    /// Handles the cloud's statement that an instance has ended.
-    pub(crate) fn handle_instance_gone(&mut self, provider_id: &ProviderId, ctx: &mut Context<'_>) {
-        self.gc.record_ended(provider_id.clone());
-        let Some(claim) = self.claims.name_of_instance(provider_id) else { return };
-        self.delete_gone_machine(&claim, ctx);
+/// Launches the instance of `claim`, whose NodeClaim has just been created, without the options that were refused since
+/// it was ordered. The order of an attempt never changes once it is recorded, so other options are another attempt.
+pub(crate) fn launch_available(
+    claim: &ClaimName,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    history: &mut History,
+    provisioner: &mut Provisioner,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    let Some(decided) = claims.get(claim).and_then(|machine| machine.launch_order(ctx.now)) else { return };
+    let LaunchOrder { options, capacity_type, repeats, .. } = decided.machine.launch;
+    let holder = probe_holder(claim, &ctx.cluster);
+    let is_available =
+        |option: &LaunchOption| ctx.offerings.is_available(option, capacity_type, Some(&holder), ctx.now);
+    if repeats || options.iter().all(is_available) {
+        return launch_instance(claim, ctx, claims, state);
     }
+    let available: Vec<LaunchOption> = options.into_iter().filter(is_available).collect();
+    if available.is_empty() {
+        ctx.offerings.release_probes(&holder);
+        return give_up_launch(
+            claim,
+            TerminationReason::insufficient_capacity(&[]),
+            ctx,
+            claims,
+            history,
+            provisioner,
+            state,
+        );
+    }
+    let Some(machine) = claims.get_mut(claim) else { return };
+    if !machine.begin_next_attempt(MAX_ATTEMPTS) {
+        return launch_instance(claim, ctx, claims, state);
+    }
+    machine.narrow_options(available);
+    if let Some(mut decided) = machine.launch_order(ctx.now) {
+        renew_launch_template(&mut decided, ctx, state);
+        ctx.effects.push(Effect::Relaunch(Box::new(decided)));
+    }
+}
 
-    /// Deletes Node and NodeClaim of an instance that is gone, after the removal gate accepted the
-    /// evidence.
-    pub(crate) fn delete_gone_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        if self.claims.get(claim).is_some_and(|machine| machine.stage() != StageKind::Deleting) {
-            delete_claim(
-                claim,
-                Some(TerminationReason::InstanceGone),
-                ctx,
-                &mut self.claims,
-                &mut self.history,
-                &mut self.state,
-            );
-            self.provisioner.replan_displaced_pods(ctx.now);
-        }
+/// No option of the machine has capacity: its pods are planned again.
+pub(crate) fn give_up_launch(
+    claim: &ClaimName,
+    reason: TerminationReason,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    history: &mut History,
+    provisioner: &mut Provisioner,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    delete_claim(claim, Some(reason), ctx, claims, history, state);
+    provisioner.replan_displaced_pods(ctx.now);
+}
+
+/// Deletes Node and NodeClaim of an instance that is gone, after the removal gate accepted the
+/// evidence.
+pub(crate) fn delete_gone_machine(
+    claim: &ClaimName,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    history: &mut History,
+    provisioner: &mut Provisioner,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    if claims.get(claim).is_some_and(|machine| machine.stage() != StageKind::Deleting) {
+        delete_claim(claim, Some(TerminationReason::InstanceGone), ctx, claims, history, state);
+        provisioner.replan_displaced_pods(ctx.now);
     }
 }
 

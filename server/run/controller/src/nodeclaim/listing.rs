@@ -1,5 +1,6 @@
 //! Instances of a cluster, as listed by the cloud.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::{ClaimName, InstanceDetails, ProviderId, Text, Timestamp};
@@ -12,6 +13,12 @@ pub struct Listing {
     pub complete: bool,
     /// Instances tagged with the cluster's name that have not ended.
     pub instances: Vec<ListedInstance>,
+}
+
+impl Listing {
+    pub(crate) fn provider_ids(&self) -> BTreeSet<&ProviderId> {
+        self.instances.iter().map(|instance| &instance.provider_id).collect()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

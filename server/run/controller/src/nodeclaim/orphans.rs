@@ -18,8 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ListedInstance, Listing, ManagedClaim, StageKind, TerminationReason};
 use crate::Finding;
 use crate::cluster_controller::ClusterController;
+use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
+use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::removal_gate::{keep_disruption_policies, nodes_lost_by};
 use crate::nodeclaim::lifecycle::machine_of_claim;
 use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
@@ -29,28 +31,6 @@ use model::labels::NODEPOOL;
 use model::{ClaimName, Millis, PoolName, ProviderId, Timestamp};
 
 impl ClusterController {
-    /// Applies an accepted observation. NodeClaims of machines that it removes are assumed from now
-    /// on.
-    pub(crate) fn apply_observation(&mut self, observation: Observation, now: Timestamp) {
-        let lost = claims_removed_by(&observation, &self.claims, &self.state);
-        let nodes = nodes_lost_by(&observation, &self.state);
-        keep_disruption_policies(&observation, &mut self.guardrails, &self.state);
-        self.state.apply(observation, now);
-        for (claim, node) in nodes {
-            if let Some(machine) = self.claims.get_mut(&claim) {
-                self.history.removed_nodes.record(node.name.clone(), machine, now);
-                machine.record_lost_node(node);
-            }
-        }
-        for claim in lost {
-            let name = claim.name.clone();
-            self.state.assume_claim(claim);
-            if self.claims.get(&name).is_some_and(|machine| machine.termination_reason().is_some()) {
-                self.state.mark_for_deletion(&name);
-            }
-        }
-    }
-
     /// Terminates machines whose instance runs and whose NodeClaim the snapshot has lacked for the
     /// collection period.
     pub(crate) fn terminate_unclaimed(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) {
@@ -72,6 +52,35 @@ impl ClusterController {
         }
         let due_now: BTreeSet<ClaimName> = due.iter().cloned().collect();
         self.terminate_deleted_by_hand(due, &due_now, &TerminationReason::ClaimRemoved, ctx);
+    }
+}
+
+/// Applies an accepted observation. NodeClaims of machines that it removes are assumed from now
+/// on.
+pub(crate) fn apply_observation(
+    observation: Observation,
+    now: Timestamp,
+    claims: &mut NodeClaims,
+    guardrails: &mut ClusterGuardrails,
+    history: &mut History,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    let lost = claims_removed_by(&observation, claims, state);
+    let nodes = nodes_lost_by(&observation, state);
+    keep_disruption_policies(&observation, guardrails, state);
+    state.apply(observation, now);
+    for (claim, node) in nodes {
+        if let Some(machine) = claims.get_mut(&claim) {
+            history.removed_nodes.record(node.name.clone(), machine, now);
+            machine.record_lost_node(node);
+        }
+    }
+    for claim in lost {
+        let name = claim.name.clone();
+        state.assume_claim(claim);
+        if claims.get(&name).is_some_and(|machine| machine.termination_reason().is_some()) {
+            state.mark_for_deletion(&name);
+        }
     }
 }
 

@@ -33,6 +33,8 @@ use crate::nodeclaim::lifecycle::launch_instance;
 use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
 use crate::nodeclaim::orphans::synthesize_claim;
 use crate::nodeclaim::termination_calls::delete_claim;
+use crate::provisioning::launches::is_still_valid;
+use crate::step_view::StepView;
 use crate::{Effect, Finding, Instruction, PlannedMachine, order};
 use cluster::{ClaimRecord, ClusterState, Target};
 use model::drain::RecordedDrain;
@@ -46,8 +48,9 @@ const TOKEN_LIFETIME: Millis = Millis::from_hours(12);
 impl ClusterController {
     /// Begins recovery: this replica owns the cluster now; `launches` are the previous owner's
     /// unfinished launches.
-    pub(crate) fn begin_recovery(&mut self, uid: Text, launches: Vec<OpenLaunch>) {
+    pub(crate) fn begin_recovery(&mut self, uid: Text, launches: Vec<OpenLaunch>, ctx: &mut Context<'_>) {
         if !uid.is_empty() {
+            ctx.uid = uid.clone();
             self.uid = uid;
         }
         self.guardrails.end_confirmation();
@@ -62,7 +65,7 @@ impl ClusterController {
         if !self.recovery.is_pending() || ctx.settings.is_shadow(&self.cluster) {
             return;
         }
-        if let Some(finding) = self.claims_missing(ctx) {
+        if let Some(finding) = claims_missing(&self.step_view(ctx.now)) {
             return report_missing_claims(finding, ctx, &mut self.gc);
         }
         let launches = self.recovery.complete();
@@ -76,22 +79,6 @@ impl ClusterController {
         restore_places(resumed, ctx, &mut self.state);
         self.resume_drains(ctx);
         report_unrecorded_claims(&rows, ctx, &self.claims, &self.state);
-    }
-
-    /// Compares the first snapshot with the launch records, because there is no earlier snapshot:
-    /// one that lacks most machines, or any object, neither proves that instances are orphaned nor
-    /// that launches were not begun.
-    fn claims_missing(&self, ctx: &Context<'_>) -> Option<Finding> {
-        let left = || self.recovery.launches().iter().filter(|launch| !self.recovery.is_excluded(launch));
-        let lacks =
-            |launch: &&OpenLaunch| !self.state.is_claim_observed(&launch.claim) && !self.claims.contains(&launch.claim);
-        let launched = |launch: &&OpenLaunch| matches!(launch.state, LaunchState::Launched { .. });
-        let (missing, of) = if self.state.has_no_objects() {
-            (left().filter(lacks).count(), left().count())
-        } else {
-            (left().filter(launched).filter(lacks).count(), left().filter(launched).count())
-        };
-        snapshot_suspicious(missing, of, &self.step_view(ctx.now)).then_some(Finding::ClaimsMissing { missing, of })
     }
 
     fn recover_launch(&mut self, launch: OpenLaunch, ctx: &mut Context<'_>) {
@@ -112,7 +99,7 @@ impl ClusterController {
         }
         match (state, planned) {
             (LaunchState::Launched { provider_id }, _) => {
-                self.recover_launched_instance(claim, attempt, provider_id, ctx)
+                recover_launched_instance(claim, attempt, provider_id, ctx, &mut self.claims, &mut self.state)
             }
             (LaunchState::Failed { why }, planned) => {
                 match planned {
@@ -152,9 +139,10 @@ impl ClusterController {
         // The NodeClaim of a call that may have succeeded is kept: deleting it would orphan the
         // instance.
         let ordered_for = &planned.launch.cluster_uid;
-        let here = ordered_for.is_empty() || *ordered_for == self.uid;
+        let here = ordered_for.is_empty() || *ordered_for == ctx.uid;
         let may_have_gone_out = seen && fresh && here;
-        let still_wanted = wanted && fresh && here && self.is_still_valid(id, &planned, ctx);
+        let still_wanted =
+            wanted && fresh && here && is_still_valid(id, &planned, ctx, &self.claims, &self.state, &self.guardrails);
         if !may_have_gone_out && !still_wanted {
             delete_claim(
                 &claim,
@@ -174,27 +162,6 @@ impl ClusterController {
         }
     }
 
-    /// Recovers a launched instance that the cluster does not show, because its NodeClaim has no
-    /// provider id or is missing. The instance is described to learn whether it still exists.
-    fn recover_launched_instance(
-        &mut self,
-        claim: ClaimName,
-        attempt: u32,
-        provider_id: ProviderId,
-        ctx: &mut Context<'_>,
-    ) {
-        if !self.state.is_claim_observed(&claim) {
-            let synthesized = synthesize_claim(&claim, &provider_id, &self.state);
-            self.state.assume_claim(synthesized);
-        }
-        let mut machine = recovered_claim(&claim, Some(provider_id.clone()), ctx.now, &self.state);
-        if self.state.is_claim_observed(&claim) {
-            machine.resume_launch(attempt, ctx.now);
-        }
-        self.claims.insert(machine);
-        ctx.effects.push(Effect::Describe { cluster: self.cluster.clone(), claim, attempt, provider_id });
-    }
-
     /// Resumes drains in progress, with their original deadline. The proof of a drain is the annotation that names the
     /// NodeClaim: the taint alone may be anybody's.
     fn resume_drains(&mut self, ctx: &mut Context<'_>) {
@@ -209,6 +176,44 @@ impl ClusterController {
             self.begin_termination(&claim, TerminationReason::BegunBeforeTakeover { why }, terms, ctx);
         }
     }
+}
+
+/// Compares the first snapshot with the launch records, because there is no earlier snapshot:
+/// one that lacks most machines, or any object, neither proves that instances are orphaned nor
+/// that launches were not begun.
+pub(crate) fn claims_missing(view: &StepView<'_>) -> Option<Finding> {
+    let left = || view.recovery.launches().iter().filter(|launch| !view.recovery.is_excluded(launch));
+    let lacks =
+        |launch: &&OpenLaunch| !view.state.is_claim_observed(&launch.claim) && !view.claims.contains(&launch.claim);
+    let launched = |launch: &&OpenLaunch| matches!(launch.state, LaunchState::Launched { .. });
+    let (missing, of) = if view.state.has_no_objects() {
+        (left().filter(lacks).count(), left().count())
+    } else {
+        (left().filter(launched).filter(lacks).count(), left().filter(launched).count())
+    };
+    snapshot_suspicious(missing, of, view).then_some(Finding::ClaimsMissing { missing, of })
+}
+
+/// Recovers a launched instance that the cluster does not show, because its NodeClaim has no
+/// provider id or is missing. The instance is described to learn whether it still exists.
+pub(crate) fn recover_launched_instance(
+    claim: ClaimName,
+    attempt: u32,
+    provider_id: ProviderId,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    state: &mut CopyOnWrite<ClusterState>,
+) {
+    if !state.is_claim_observed(&claim) {
+        let synthesized = synthesize_claim(&claim, &provider_id, state);
+        state.assume_claim(synthesized);
+    }
+    let mut machine = recovered_claim(&claim, Some(provider_id.clone()), ctx.now, state);
+    if state.is_claim_observed(&claim) {
+        machine.resume_launch(attempt, ctx.now);
+    }
+    claims.insert(machine);
+    ctx.effects.push(Effect::Describe { cluster: ctx.cluster.clone(), claim, attempt, provider_id });
 }
 
 /// Assigns those of `pods` that still wait to `claim`; returns whether any does, or whether

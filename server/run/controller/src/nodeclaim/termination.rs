@@ -7,6 +7,7 @@ use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
 use crate::moved_shares::record_pods_moved_again;
+use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::missing_claims::snapshot_suspicious;
 use crate::nodeclaim::termination_calls::terminate_instance;
 use crate::provisioning::Provisioner;
@@ -51,37 +52,50 @@ impl ClusterController {
                 self.claims.get_mut(claim).map(|machine| machine.begin_drain(reason, terms, ctx.now));
                 self.drain_when_replaced(claim, ctx);
             }
-            _ => terminate_instance(claim, Some(reason), ctx, &mut self.claims, &self.uid),
+            _ => terminate_instance(claim, Some(reason), ctx, &mut self.claims),
         }
     }
+}
 
-    /// Cancels the termination of `claim`: its Node was to be drained as empty, and the API server
-    /// lists pods on it. For a while its observed pods are not trusted. A machine that has to be
-    /// terminated for another reason by now is drained all the same.
-    pub(crate) fn keep_occupied_machine(&mut self, claim: &ClaimName, why: &str, ctx: &mut Context<'_>) {
-        if !self.claims.get_mut(claim).is_some_and(|machine| machine.cancel_drain(ctx.now)) {
-            return;
+/// Cancels the terminations of machines that wait for the plan of their pods, because their NodeClaims had disappeared,
+/// and whose NodeClaims are there again: the lists of the agent lacked them.
+pub(crate) fn keep_claimed_machines(
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    provisioner: &mut Provisioner,
+    state: &mut CopyOnWrite<ClusterState>,
+    status_reporter: &mut StatusReporter,
+) {
+    let is_claimed = |machine: &&ManagedClaim| {
+        machine.is_drained_without_claim()
+            && state.is_claim_observed(machine.name())
+            && state.claim(machine.name()).is_some_and(|claim| !claim.deleting)
+    };
+    let claimed: Vec<ClaimName> = claims.iter().filter(is_claimed).map(|machine| machine.name().clone()).collect();
+    for claim in claimed {
+        if claims.get_mut(&claim).is_some_and(|machine| machine.cancel_drain_of_claimed(ctx.now)) {
+            keep_machine(&claim, ctx, provisioner, state, status_reporter);
         }
-        keep_machine(claim, ctx, &mut self.provisioner, &mut self.state, &mut self.status_reporter);
-        ctx.report_finding(Finding::NodeOccupied { claim: claim.clone(), why: Text::from(why) });
     }
+}
 
-    /// Cancels the terminations of machines that wait for the plan of their pods, because their NodeClaims had disappeared,
-    /// and whose NodeClaims are there again: the lists of the agent lacked them.
-    pub(crate) fn keep_claimed_machines(&mut self, ctx: &mut Context<'_>) {
-        let is_claimed = |machine: &&ManagedClaim| {
-            machine.is_drained_without_claim()
-                && self.state.is_claim_observed(machine.name())
-                && self.state.claim(machine.name()).is_some_and(|claim| !claim.deleting)
-        };
-        let claimed: Vec<ClaimName> =
-            self.claims.iter().filter(is_claimed).map(|machine| machine.name().clone()).collect();
-        for claim in claimed {
-            if self.claims.get_mut(&claim).is_some_and(|machine| machine.cancel_drain_of_claimed(ctx.now)) {
-                keep_machine(&claim, ctx, &mut self.provisioner, &mut self.state, &mut self.status_reporter);
-            }
-        }
+/// Cancels the termination of `claim`: its Node was to be drained as empty, and the API server
+/// lists pods on it. For a while its observed pods are not trusted. A machine that has to be
+/// terminated for another reason by now is drained all the same.
+pub(crate) fn keep_occupied_machine(
+    claim: &ClaimName,
+    why: &str,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    provisioner: &mut Provisioner,
+    state: &mut CopyOnWrite<ClusterState>,
+    status_reporter: &mut StatusReporter,
+) {
+    if !claims.get_mut(claim).is_some_and(|machine| machine.cancel_drain(ctx.now)) {
+        return;
     }
+    keep_machine(claim, ctx, provisioner, state, status_reporter);
+    ctx.report_finding(Finding::NodeOccupied { claim: claim.clone(), why: Text::from(why) });
 }
 
 /// Follows from a termination that was cancelled.

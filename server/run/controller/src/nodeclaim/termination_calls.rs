@@ -34,7 +34,7 @@ impl ClusterController {
                 report_missing_claims(Finding::ClaimsMissing { missing: 1, of: 1 }, ctx, &mut self.gc);
             }
             None if !self.may_terminate_without_node(claim, ctx) => retry_later(claim, ctx, &mut self.claims),
-            None => terminate_instance(claim, None, ctx, &mut self.claims, &self.uid),
+            None => terminate_instance(claim, None, ctx, &mut self.claims),
         }
     }
 }
@@ -65,10 +65,10 @@ pub(crate) fn delete_claim(
 
 /// Retries the cloud call for `claim` that was refused, or whose instance was unknown, when it
 /// is due.
-pub(crate) fn retry_cloud_call(claim: &ClaimName, ctx: &mut Context<'_>, claims: &mut NodeClaims, uid: &Text) {
+pub(crate) fn retry_cloud_call(claim: &ClaimName, ctx: &mut Context<'_>, claims: &mut NodeClaims) {
     let Some(machine) = claims.get_mut(claim) else { return };
     match machine.take_cloud_retry(ctx.now) {
-        Some(CloudRetry::Terminate) => terminate_instance(claim, None, ctx, claims, uid),
+        Some(CloudRetry::Terminate) => terminate_instance(claim, None, ctx, claims),
         Some(CloudRetry::Describe { attempt }) => {
             let provider_id = machine.provider_id().clone();
             let (cluster, claim) = (ctx.cluster.clone(), claim.clone());
@@ -85,13 +85,12 @@ pub(crate) fn terminate_instance(
     reason: Option<TerminationReason>,
     ctx: &mut Context<'_>,
     claims: &mut NodeClaims,
-    uid: &Text,
 ) {
     let Some(machine) = claims.get_mut(claim) else { return };
     if !machine.begin_instance_termination(reason, ctx.now) {
         return;
     }
-    let (cluster, cluster_uid) = (ctx.cluster.clone(), uid.clone());
+    let (cluster, cluster_uid) = (ctx.cluster.clone(), ctx.uid.clone());
     let provider_id = machine.provider_id().clone();
     ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim: claim.clone(), provider_id });
 }

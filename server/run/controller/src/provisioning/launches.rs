@@ -3,55 +3,71 @@
 use std::collections::BTreeSet;
 
 use super::plan_assignment::launch_view;
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::copy_on_write::CopyOnWrite;
+use crate::guardrails::ClusterGuardrails;
+use crate::nodeclaim::PendingRecovery;
 use crate::nodeclaim::{NodeClaims, StageKind};
+use crate::provisioning::Provisioner;
 use crate::provisioning::probing::{close_launch, probe_holder};
 use crate::{Decision, DecisionId, Instruction, PlannedMachine};
 use cluster::ClusterState;
 use model::resources::NODES;
 use model::{ClaimName, PoolName, Resources};
 
-impl ClusterController {
-    /// Begins the launches of a durable decision that are still valid; the pods of the others are
-    /// planned again.
-    pub(crate) fn execute_launches(&mut self, decision: &Decision, ctx: &mut Context<'_>) {
-        let awaited: BTreeSet<ClaimName> =
-            self.state.assignments().iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
-        for planned in &decision.launches {
-            let claim = &planned.claim.name;
-            let Some(machine) = self.claims.get(claim) else {
-                close_launch(claim, ctx, &mut self.recovery);
-                continue;
-            };
-            if machine.stage() != StageKind::Planned {
-                continue;
-            }
-            let wanted = planned.pods.is_empty() || awaited.contains(claim) || self.state.has_booking(claim);
-            if wanted && self.is_still_valid(decision.id, planned, ctx) {
-                self.claims.get_mut(claim).map(|machine| machine.begin_creation(ctx.now));
-                self.claims.instruct(Instruction::CreateClaim(planned.claim.clone()), ctx);
-            } else {
-                ctx.guardrails.cancel_launch(&self.cluster, claim);
-                self.claims.remove(claim);
-                self.state.forget_claim(claim);
-                close_launch(claim, ctx, &mut self.recovery);
-                self.provisioner.replan_displaced_pods(ctx.now);
-            }
+/// Begins the launches of a durable decision that are still valid; the pods of the others are
+/// planned again.
+pub(crate) fn execute_launches(
+    decision: &Decision,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    recovery: &mut PendingRecovery,
+    provisioner: &mut Provisioner,
+    state: &mut CopyOnWrite<ClusterState>,
+    guardrails: &ClusterGuardrails,
+) {
+    let awaited: BTreeSet<ClaimName> =
+        state.assignments().iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
+    for planned in &decision.launches {
+        let claim = &planned.claim.name;
+        let Some(machine) = claims.get(claim) else {
+            close_launch(claim, ctx, recovery);
+            continue;
+        };
+        if machine.stage() != StageKind::Planned {
+            continue;
+        }
+        let wanted = planned.pods.is_empty() || awaited.contains(claim) || state.has_booking(claim);
+        if wanted && is_still_valid(decision.id, planned, ctx, claims, state, guardrails) {
+            claims.get_mut(claim).map(|machine| machine.begin_creation(ctx.now));
+            claims.instruct(Instruction::CreateClaim(planned.claim.clone()), ctx);
+        } else {
+            ctx.guardrails.cancel_launch(&ctx.cluster, claim);
+            claims.remove(claim);
+            state.forget_claim(claim);
+            close_launch(claim, ctx, recovery);
+            provisioner.replan_displaced_pods(ctx.now);
         }
     }
+}
 
-    /// Whether a planned machine may still be launched.
-    pub(crate) fn is_still_valid(&self, id: DecisionId, planned: &PlannedMachine, ctx: &Context<'_>) -> bool {
-        let claim = &planned.claim.name;
-        let Some(machine) = self.claims.get(claim) else { return false };
-        let Some(revision) = machine.revision() else { return false };
-        let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
-        let order = &planned.launch;
-        view.launchable_pool(&planned.claim.pool, revision).is_some()
-            && view.has_available(&order.options, order.capacity_type, Some(&probe_holder(claim, &self.cluster)))
-            && within_limits(id, &planned.claim.pool, &self.claims, &self.state)
-    }
+/// Whether a planned machine may still be launched.
+pub(crate) fn is_still_valid(
+    id: DecisionId,
+    planned: &PlannedMachine,
+    ctx: &Context<'_>,
+    claims: &NodeClaims,
+    state: &ClusterState,
+    guardrails: &ClusterGuardrails,
+) -> bool {
+    let claim = &planned.claim.name;
+    let Some(machine) = claims.get(claim) else { return false };
+    let Some(revision) = machine.revision() else { return false };
+    let view = launch_view(&ctx.cluster, state, guardrails, ctx);
+    let order = &planned.launch;
+    view.launchable_pool(&planned.claim.pool, revision).is_some()
+        && view.has_available(&order.options, order.capacity_type, Some(&probe_holder(claim, &ctx.cluster)))
+        && within_limits(id, &planned.claim.pool, claims, state)
 }
 
 /// Whether the NodePool is within its limits without the machines of this decision, which were

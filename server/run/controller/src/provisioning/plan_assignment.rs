@@ -3,13 +3,14 @@
 
 use super::LaunchView;
 use super::launch_lane::LaneFacts;
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
 use crate::guardrails::enforcement::{count_launches, exclude_backed_off_pods, exclude_frozen_pools};
 use crate::guardrails::{BackedOffPods, ClusterGuardrails};
 use crate::launch_template::launch_template;
 use crate::nodeclaim::ManagedClaim;
+use crate::nodeclaim::NodeClaims;
+use crate::nomination::Nominator;
 use crate::provisioning::Provisioner;
 use crate::provisioning::probing::probe_holder;
 use crate::unavailable_offerings::Probing;
@@ -20,64 +21,67 @@ use model::input::PlanningInput;
 use model::plan::{Plan, PlannedNode};
 use model::{ClaimName, ClusterName, NodeName, NodePool, NodeStage, PodKey, Text, Timestamp};
 
-impl ClusterController {
-    /// Orders, assumes and counts the machines of a plan, and assigns its pods: the number of the decision, its
-    /// launches and its assignments to existing capacity.
-    pub(crate) fn assign_plan(
-        &mut self,
-        input: &PlanningInput,
-        plan: &Plan,
-        ctx: &mut Context<'_>,
-    ) -> (DecisionId, Vec<PlannedMachine>, Vec<(PodKey, NodeName)>) {
-        let id = DecisionId(ctx.next_id());
-        let machines = self.assume_machines(input, plan, id, ctx);
-        count_launches(input, &machines, planned_nodes(plan), ctx);
-        let placed = assign_placements(input, plan, ctx.now, &mut self.state);
-        if !placed.is_empty() {
-            self.nominator.schedule_nominations(ctx.now);
-        }
-        (id, machines, placed)
+/// Orders, assumes and counts the machines of a plan, and assigns its pods: the number of the decision, its
+/// launches and its assignments to existing capacity.
+pub(crate) fn assign_plan(
+    input: &PlanningInput,
+    plan: &Plan,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    state: &mut CopyOnWrite<ClusterState>,
+    provisioner: &Provisioner,
+    nominator: &mut Nominator,
+) -> (DecisionId, Vec<PlannedMachine>, Vec<(PodKey, NodeName)>) {
+    let id = DecisionId(ctx.next_id());
+    let machines = assume_machines(input, plan, id, ctx, claims, state, provisioner);
+    count_launches(input, &machines, planned_nodes(plan), ctx);
+    let placed = assign_placements(input, plan, ctx.now, state);
+    if !placed.is_empty() {
+        nominator.schedule_nominations(ctx.now);
     }
+    (id, machines, placed)
+}
 
-    /// Orders the planned machines, and assumes them with their pods: no other plan places these.
-    fn assume_machines(
-        &mut self,
-        input: &PlanningInput,
-        plan: &Plan,
-        id: DecisionId,
-        ctx: &mut Context<'_>,
-    ) -> Vec<PlannedMachine> {
-        // Machines are assumed before pods are assigned to them, and all before the decision is
-        // recorded.
-        let interrupted = &self.provisioner.interrupted_owners;
-        let lanes = LaneFacts { state: &self.state, claims: &self.claims, interrupted };
-        let machines: Vec<PlannedMachine> = planned_nodes(plan)
-            .map(|node| {
-                let (pool, identity) = (&input.pools[node.pool as usize].name, ctx.settings.identity);
-                let name = order::generate_claim_name(&self.cluster, &self.state, pool, identity, || ctx.next_id());
-                let mut machine = order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, name, id);
-                let holder = probe_holder(&machine.claim.name, &self.cluster);
-                ctx.offerings.take_options(&mut machine.launch.options, node.capacity_type, &holder, ctx.now);
-                let (pool, options) = (&input.pools[node.pool as usize], &machine.launch.options);
-                machine.launch.template = launch_template(&self.state, ctx.settings, pool, &machine.claim, options);
-                machine.launch.lane = lanes.lane_of(node, input);
-                machine
-            })
-            .collect();
-        for (planned, node) in machines.iter().zip(planned_nodes(plan)) {
-            let pool = &input.pools[node.pool as usize];
-            self.state.assume_claim(order::expected_claim(planned, node, pool, ctx.now));
-            // Pods of a hold do not exist: their places are bookings.
-            let keys = node.pods.iter().map(|pod| input.pods[*pod as usize].key());
-            for key in keys.filter(|key| self.state.pod(key).is_some()).collect::<Vec<_>>() {
-                self.state.assign_pod(key, Target::Claim(planned.claim.name.clone()), None);
-            }
-            let revision = self.state.pool(&pool.name).map(|record| record.revision.clone()).unwrap_or_default();
-            let machine = ManagedClaim::from_decision(planned.clone(), id, revision, ctx.now);
-            self.claims.insert(machine);
+/// Orders the planned machines, and assumes them with their pods: no other plan places these.
+pub(crate) fn assume_machines(
+    input: &PlanningInput,
+    plan: &Plan,
+    id: DecisionId,
+    ctx: &mut Context<'_>,
+    claims: &mut NodeClaims,
+    state: &mut CopyOnWrite<ClusterState>,
+    provisioner: &Provisioner,
+) -> Vec<PlannedMachine> {
+    // Machines are assumed before pods are assigned to them, and all before the decision is
+    // recorded.
+    let interrupted = &provisioner.interrupted_owners;
+    let lanes = LaneFacts { state: state, claims: claims, interrupted };
+    let machines: Vec<PlannedMachine> = planned_nodes(plan)
+        .map(|node| {
+            let (pool, identity) = (&input.pools[node.pool as usize].name, ctx.settings.identity);
+            let name = order::generate_claim_name(&ctx.cluster, state, pool, identity, || ctx.next_id());
+            let mut machine = order::machine_orders(&ctx.cluster, &ctx.uid, state, input, node, name, id);
+            let holder = probe_holder(&machine.claim.name, &ctx.cluster);
+            ctx.offerings.take_options(&mut machine.launch.options, node.capacity_type, &holder, ctx.now);
+            let (pool, options) = (&input.pools[node.pool as usize], &machine.launch.options);
+            machine.launch.template = launch_template(state, ctx.settings, pool, &machine.claim, options);
+            machine.launch.lane = lanes.lane_of(node, input);
+            machine
+        })
+        .collect();
+    for (planned, node) in machines.iter().zip(planned_nodes(plan)) {
+        let pool = &input.pools[node.pool as usize];
+        state.assume_claim(order::expected_claim(planned, node, pool, ctx.now));
+        // Pods of a hold do not exist: their places are bookings.
+        let keys = node.pods.iter().map(|pod| input.pods[*pod as usize].key());
+        for key in keys.filter(|key| state.pod(key).is_some()).collect::<Vec<_>>() {
+            state.assign_pod(key, Target::Claim(planned.claim.name.clone()), None);
         }
-        machines
+        let revision = state.pool(&pool.name).map(|record| record.revision.clone()).unwrap_or_default();
+        let machine = ManagedClaim::from_decision(planned.clone(), id, revision, ctx.now);
+        claims.insert(machine);
     }
+    machines
 }
 
 fn assign_placements(

@@ -1,36 +1,31 @@
 //! What a cluster tells the memory of refused offerings, and the probes that it asks for.
 
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::nodeclaim::{ManagedClaim, NodeClaims, PendingRecovery, StageKind};
 use crate::provisioning::Provisioner;
+use crate::step_view::StepView;
 use crate::unavailable_offerings::{Offering, OfferingKey, OfferingOutcome, ProbeAnswer, ProbeHolder};
 use crate::{Effect, order};
 use cluster::ClusterState;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE, ZONE_ID};
 use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, NodePool, RefusedOption, Timestamp, Zone};
 
-impl ClusterController {
-    /// Asks for the probes of offerings that pods of this cluster may need, before the plan that could use them: when
-    /// a batch window is open, or a plan is due.
-    pub(crate) fn claim_probes(&mut self, ctx: &mut Context<'_>) {
-        if ctx.offerings.counts().0 == 0 {
-            return;
-        }
-        let is_planning = self.is_ready()
-            && !self.guardrails.is_quarantined()
-            && self.provisioner.is_plan_expected(ctx.settings, ctx.now)
-            && (!self.state.demand(ctx.now).is_empty() || has_fixed_pools(&self.state));
-        let is_wanted = |key: &OfferingKey| is_planning && self.state.pools().any(|pool| may_use(&pool.pool, key));
-        let is_under_way = |claim: &ClaimName| {
-            let stage = self.claims.get(claim).map(ManagedClaim::stage);
-            stage.is_some_and(|stage| matches!(stage, StageKind::Planned | StageKind::Creating | StageKind::Launching))
-        };
-        let keys = ctx.offerings.probes_to_claim(&self.cluster, is_wanted, is_under_way, ctx.now);
-        if !keys.is_empty() {
-            ctx.effects.push(Effect::ClaimProbes { cluster: self.cluster.clone(), keys });
-        }
+/// The probes to ask for, of offerings that pods of this cluster may need, before the plan that could use them: when
+/// a batch window is open, or a plan is due.
+pub(crate) fn probes_to_claim(view: &StepView<'_>, ctx: &Context<'_>) -> Vec<OfferingKey> {
+    if ctx.offerings.counts().0 == 0 {
+        return Vec::new();
     }
+    let is_planning = view.is_ready()
+        && !view.guardrails.is_quarantined()
+        && view.provisioner.is_plan_expected(ctx.settings, ctx.now)
+        && (!view.state.demand(ctx.now).is_empty() || has_fixed_pools(view.state));
+    let is_wanted = |key: &OfferingKey| is_planning && view.state.pools().any(|pool| may_use(&pool.pool, key));
+    let is_under_way = |claim: &ClaimName| {
+        let stage = view.claims.get(claim).map(ManagedClaim::stage);
+        stage.is_some_and(|stage| matches!(stage, StageKind::Planned | StageKind::Creating | StageKind::Launching))
+    };
+    ctx.offerings.probes_to_claim(view.cluster, is_wanted, is_under_way, ctx.now)
 }
 
 /// Reports what became of a launch in each offering that the cloud tried: refused ones, and that of the instance if

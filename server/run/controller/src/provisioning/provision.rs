@@ -6,8 +6,12 @@ use std::sync::Arc;
 use super::{ArrivedPlan, PlanAnswer, PlanJob};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::guardrails::enforcement::limit_launches;
+use crate::guardrails::enforcement::remaining;
 use crate::guardrails::replacement::waiting_drains;
+use crate::guardrails::shadow::shadow_plan;
 use crate::holds::strangers::explain_pods_of_holds;
+use crate::provisioning::plan_assignment::assign_plan;
 use crate::provisioning::plan_assignment::{price_date, restrict_input};
 use crate::provisioning::search::take_search;
 use crate::{Decision, DecisionReason, Effect, order};
@@ -47,7 +51,15 @@ impl ClusterController {
         let Some(mut arrived) = arrived else { return };
         let drains = std::mem::take(&mut arrived.drains);
         let ArrivedPlan { basis, plan, report, .. } = &mut arrived;
-        let waiting = self.limit_launches(&basis.input, plan, report, ctx);
+        let waiting = limit_launches(
+            &basis.input,
+            plan,
+            report,
+            remaining(&self.claims, &self.decisions),
+            ctx,
+            &mut self.guardrails,
+            &mut self.provisioner,
+        );
         if basis.input.policy.search_steps > 0 {
             let saved = report.first_cost.map_or(0, |first| first.0 - report.new_cost.0);
             ctx.searches().record_applied(MicroUsd(saved));
@@ -64,9 +76,18 @@ impl ClusterController {
     fn apply_plan(&mut self, arrived: ArrivedPlan, ctx: &mut Context<'_>) {
         let ArrivedPlan { basis, plan, report, unplaced, due, version, .. } = arrived;
         if ctx.settings.is_shadow(&self.cluster) {
-            return self.record_shadow_plan(basis, &plan, report, unplaced, ctx);
+            let decision = shadow_plan(basis, &plan, report, unplaced, ctx, &self.state);
+            return self.record_shadow(decision, ctx);
         }
-        let (id, machines, placed) = self.assign_plan(&basis.input, &plan, ctx);
+        let (id, machines, placed) = assign_plan(
+            &basis.input,
+            &plan,
+            ctx,
+            &mut self.claims,
+            &mut self.state,
+            &self.provisioner,
+            &mut self.nominator,
+        );
         let unchanged = self.provisioner.record_unplaced(&unplaced);
         if machines.is_empty() && placed.is_empty() && unchanged {
             return;

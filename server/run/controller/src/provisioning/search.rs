@@ -4,11 +4,12 @@
 
 use super::{PlanAnswer, PlanError, PlanJob, PlanNumber, PlanRequest, Planned};
 use crate::Effect;
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::guardrails::ClusterGuardrails;
 use crate::provisioning::Provisioner;
 use crate::provisioning::plan_assignment::restrict_input;
 use crate::search_allowance::SearchDemand;
+use cluster::ClusterState;
 use model::Timestamp;
 use model::input::PlanningInput;
 
@@ -31,25 +32,30 @@ fn packing_step_limit(input: &PlanningInput) -> u64 {
     if input.policy.step_limit == 0 { limit } else { limit.min(input.policy.step_limit) }
 }
 
-impl ClusterController {
-    /// Requests a search for the pods of the batch window if one is due and allowed.
-    pub(crate) fn request_search_if_due(&mut self, ctx: &mut Context<'_>) {
-        let due = self.provisioner.next_search_at(ctx.settings).filter(|due| *due <= ctx.now && self.is_ready());
-        let Some(deadline) = due.and_then(|_| self.provisioner.window_closes_at(ctx.settings)) else { return };
-        let may_search = !self.state.demand(ctx.now).is_empty() && ctx.searches().has_room(&self.cluster, ctx.now);
-        let draft = may_search.then(|| self.provisioner.draft_search(&self.state, ctx.settings, ctx.now));
-        let request = draft.flatten().and_then(|mut input| {
-            // The input has to be what the plan will have when the window closes.
-            let backed_off = restrict_input(&mut input, ctx, &mut self.guardrails, &mut self.provisioner, &self.state);
-            // A plan that launches nothing has no cheaper one.
-            if backed_off.held.is_empty() { allow_search(input, deadline, ctx) } else { None }
-        });
-        let replaced = self.provisioner.attempt_search(request.as_ref().map(|request| request.number));
-        if let Some(replaced) = replaced {
-            ctx.searches().record_unused(replaced);
-        }
-        ctx.effects.extend(request.map(|request| Effect::Plan(Box::new(PlanJob::Pods(Box::new(request))))));
+/// Requests a search for the pods of the batch window if one is due and allowed.
+pub(crate) fn request_search_if_due(
+    ctx: &mut Context<'_>,
+    provisioner: &mut Provisioner,
+    guardrails: &mut ClusterGuardrails,
+    state: &ClusterState,
+    connected: bool,
+) {
+    let due =
+        provisioner.next_search_at(ctx.settings).filter(|due| *due <= ctx.now && (connected && state.is_synced()));
+    let Some(deadline) = due.and_then(|_| provisioner.window_closes_at(ctx.settings)) else { return };
+    let may_search = !state.demand(ctx.now).is_empty() && ctx.searches().has_room(&ctx.cluster, ctx.now);
+    let draft = may_search.then(|| provisioner.draft_search(state, ctx.settings, ctx.now));
+    let request = draft.flatten().and_then(|mut input| {
+        // The input has to be what the plan will have when the window closes.
+        let backed_off = restrict_input(&mut input, ctx, guardrails, provisioner, state);
+        // A plan that launches nothing has no cheaper one.
+        if backed_off.held.is_empty() { allow_search(input, deadline, ctx) } else { None }
+    });
+    let replaced = provisioner.attempt_search(request.as_ref().map(|request| request.number));
+    if let Some(replaced) = replaced {
+        ctx.searches().record_unused(replaced);
     }
+    ctx.effects.extend(request.map(|request| Effect::Plan(Box::new(PlanJob::Pods(Box::new(request))))));
 }
 
 /// The plan of the window's search for `request`, if it is the same plan with a search.

@@ -55,7 +55,7 @@ fn clusters_of_two_accounts_share_a_fleet_limit_and_numbers() {
 fn a_step_keeps_the_guardrails_locked_from_the_first_access_until_it_releases_them() {
     let region = RegionState::default();
     let (locked, mut effects) = (Cell::new(false), Vec::new());
-    let mut step = Context::new("c".into(), &region, &locked, &mut effects, at(1_000));
+    let mut step = Context::new(("c".into(), Text::default()), &region, &locked, &mut effects, at(1_000));
     assert!(!locked.get() && region.fleet.are_guardrails_free(), "nothing was accessed");
     assert_eq!(step.guardrails.window_counts(&"c".into()), (0, 0));
     assert!(locked.get());

@@ -83,7 +83,7 @@ impl StatusReporter {
 
     fn note_rejection(&mut self, claim: &ClaimName, rejection: Rejection, why: &str, view: &StepView<'_>) {
         let message = format!("its removal by consolidation is not carried out ({rejection}): {why}");
-        let decision = view.cost_records.removed_by(claim).map(|saving| DecisionId(saving.number));
+        let decision = view.history.costs.removed_by(claim).map(|saving| DecisionId(saving.number));
         let origin = Origin { decision, price: view.claims.price_of(claim) };
         self.note(claim, EventReason::ConsolidationRejected, message, &rejection.to_string(), origin, view);
     }

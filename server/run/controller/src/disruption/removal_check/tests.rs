@@ -30,7 +30,7 @@ impl Cluster {
     fn run<T>(&mut self, act: impl FnOnce(&mut ClusterController, &mut Context<'_>) -> T) -> T {
         let (region, locked) = (RegionState::new(self.settings.clone()), Cell::new(false));
         let mut ctx = Context::new(
-            self.controller.cluster.clone(),
+            (self.controller.cluster.clone(), self.controller.uid.clone()),
             &region,
             &locked,
             &mut self.effects,
@@ -58,7 +58,10 @@ impl Cluster {
             reason: text("a test removes it"),
         };
         let removals: Vec<Removal> = claims.iter().map(removal).collect();
-        let (accepted, _) = self.run(|controller, ctx| controller.verify_removals(removals, reason, None, ctx));
+        let (accepted, _) = self.run(|controller, ctx| {
+            let view = controller.step_view(ctx.now);
+            verify_removals(removals, reason, None, &view, ctx)
+        });
         accepted.into_iter().map(|removal| removal.claim).collect()
     }
 

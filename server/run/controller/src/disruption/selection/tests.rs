@@ -25,7 +25,7 @@ type Cause = fn(&mut ClusterController, &mut Context<'_>);
 /// The decisions of a pass at 60 s on `state`, after `cause`.
 fn decisions(state: ClusterState, settings: Settings, cause: Cause) -> Vec<Decision> {
     let (region, locked, mut effects) = (RegionState::new(settings), Cell::new(false), Vec::new());
-    let mut ctx = Context::new(text("c"), &region, &locked, &mut effects, Timestamp::from_millis(60_000));
+    let mut ctx = Context::new((text("c"), text("")), &region, &locked, &mut effects, Timestamp::from_millis(60_000));
     let mut controller = ClusterController::new(text("c"), Arc::default());
     let snapshot = Observation::Snapshot(Box::new(state.to_snapshot()));
     controller.state = state.into();
