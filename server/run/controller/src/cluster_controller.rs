@@ -10,7 +10,7 @@ use super::lifecycle_counters::LifecycleCounter;
 use super::node_class::NodeClassResolver;
 use super::node_report::removed_nodes::RemovedNodes;
 use super::nodeclaim::{GarbageCollector, NodeClaims, PendingRecovery};
-use super::nomination::{NominationView, Nominator};
+use super::nomination::Nominator;
 use super::pod_durations::PodDurationObserver;
 use super::provisioning::Provisioner;
 use super::region_state::RegionState;
@@ -111,11 +111,6 @@ impl ClusterController {
     /// Whether decisions are allowed: the agent is connected and the state synced.
     pub(crate) fn is_ready(&self) -> bool {
         self.connected && self.state.is_synced()
-    }
-
-    /// The nominator, and what it reads.
-    pub(crate) fn nominator_and_view(&mut self, now: Timestamp) -> (&mut Nominator, NominationView<'_>) {
-        (&mut self.nominator, NominationView { state: &self.state, claims: &self.claims, now })
     }
 
     /// What parts read.

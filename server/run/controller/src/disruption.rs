@@ -41,7 +41,7 @@ mod replace_first;
 mod replacement_backoff;
 mod replacement_records;
 pub(crate) mod replacement_recovery;
-mod replacements;
+pub(crate) mod replacements;
 pub mod selection;
 pub(crate) mod settings;
 mod taken_room;

@@ -12,7 +12,7 @@
 //! Reading order: [`hold`] (values), [`ledger`] (the part), `planning` (requests and answers), `reconcile` (what follows from
 //! the state of the cluster), `strangers` (what pods are told that have no place in a hold).
 
-mod bookings;
+pub(crate) mod bookings;
 pub mod hold;
 pub(crate) mod ledger;
 mod planning;

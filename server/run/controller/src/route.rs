@@ -15,6 +15,7 @@ use crate::cost_observer::next_cost_wakeup;
 use crate::disruption::consolidation::restore_moves;
 use crate::disruption::replacement_recovery::{end_recorded_replacements, load_replacements};
 use crate::guardrails::enforcement::{count_discovered_launches, remaining};
+use crate::guardrails::removal::BlockCause;
 use crate::guardrails::removal_gate::confirm_removals;
 use crate::guardrails::replacement::expire_assignments;
 use crate::guardrails::restore::restore_guardrails;
@@ -22,6 +23,7 @@ use crate::guardrails::restore::restore_launch_backoff;
 use crate::guardrails::snapshot_acceptance::{
     KnownMachines, record_cloud_listing, request_resync, restore_deleted_objects,
 };
+use crate::holds::bookings::publish_bookings;
 use crate::node_class::NodeClassResolver;
 use crate::node_class::reconcile::handle_node_class;
 use crate::nodeclaim::NodeClaims;
@@ -33,6 +35,7 @@ use crate::nodeclaim::lifecycle::handle_instance_gone;
 use crate::nodeclaim::lifecycle::handle_launched;
 use crate::nodeclaim::orphans::apply_observation;
 use crate::nodeclaim::termination::keep_claimed_machines;
+use crate::nomination::NominationView;
 use crate::provisioning::probing::{handle_probe_answers, probes_to_claim};
 use crate::provisioning::search::request_search_if_due;
 use crate::provisioning::search::settle_search;
@@ -151,7 +154,10 @@ impl ClusterController {
             Event::Interrupted { provider_id, kind, ends, .. } => {
                 self.handle_interruption(&provider_id, kind, ends, ctx);
             }
-            Event::NoticesAnswered { asked, answer, .. } => self.handle_notice_answer(&asked, &answer, ctx),
+            Event::NoticesAnswered { asked, answer, .. } => {
+                let outcomes = self.disruption.notices.handle_answer(&asked, &answer, &self.claims, ctx);
+                self.apply_notice_outcomes(outcomes, ctx);
+            }
             Event::ProbesAnswered { answers, until, .. } => {
                 return handle_probe_answers(answers, until, ctx, &mut self.provisioner);
             }
@@ -163,7 +169,17 @@ impl ClusterController {
             Event::ReplacementsLoaded { read, .. } => load_replacements(*read, &mut self.disruption),
             Event::CostsLoaded { last, .. } => return self.history.costs.restore(last),
             Event::CostsRecorded { .. } => return self.history.costs.confirm(),
-            Event::HoldsChanged { read, holds, .. } => self.load_holds(read, holds, ctx.now),
+            Event::HoldsChanged { read, holds, .. } => {
+                if self.holds.load(read, holds) {
+                    publish_bookings(
+                        ctx.now,
+                        &self.holds,
+                        &mut self.disruption,
+                        &mut self.provisioner,
+                        &mut self.state,
+                    );
+                }
+            }
             Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches, ctx),
             Event::Listed { listing, .. } => {
                 record_cloud_listing(&listing, &mut self.guardrails, &self.uid);
@@ -242,7 +258,9 @@ impl ClusterController {
 
     /// Takes every step that the time and the state permit.
     pub(crate) fn advance(&mut self, ctx: &mut Context<'_>) {
-        self.ask_about_notices(ctx);
+        self.guardrails.retain_waiting_removals(BlockCause::Unconfirmed, |claim| self.claims.contains(claim));
+        let outcomes = self.disruption.notices.ask(&self.claims, ctx);
+        self.apply_notice_outcomes(outcomes, ctx);
         expire_assignments(ctx, &mut self.disruption, &mut self.provisioner, &mut self.state);
         self.provisioner.plan_released_pods(&self.state, ctx.now);
         self.nominator.forget_removed(&self.claims);
@@ -254,8 +272,8 @@ impl ClusterController {
                 self.claims.instruct(removal, ctx);
             }
             if self.is_ready() {
-                let (nominator, view) = self.nominator_and_view(ctx.now);
-                for nominations in nominator.retry_nominations(&view) {
+                let view = NominationView { state: &self.state, claims: &self.claims, now: ctx.now };
+                for nominations in self.nominator.retry_nominations(&view) {
                     self.claims.instruct(nominations, ctx);
                 }
             }

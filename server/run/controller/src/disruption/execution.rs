@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::method::{DisruptionView, Method};
-use super::selection::{RemovalAnswer, RemovalRecord};
+use super::selection::{RemovalAnswer, RemovalCheck, RemovalRecord};
 use super::{CONSOLIDATION, DecisionQueue, Disruption, Pass, Proposal, Selected, methods};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
@@ -27,7 +27,7 @@ use crate::{Decision, DecisionId, DecisionReason, Removal};
 use cluster::ClusterState;
 use cost::SavingDecision;
 use model::removal::RemovalReason;
-use model::{ClaimName, MicroUsd};
+use model::{ClaimName, MicroUsd, Timestamp};
 
 impl ClusterController {
     /// Runs the methods when a pass is due, and decides the removals that they propose.
@@ -97,16 +97,27 @@ impl ClusterController {
         let reason = method.reason();
         let removals = keep_annotations(removals, reason.removal, &self.state, &self.decisions);
         let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, reason.removal, ctx) };
-        let proposed = removals.len();
-        let view = self.step_view(ctx.now);
-        let (removals, check) = verify_removals(removals, reason.removal, drain_terms.deadline, &view, ctx);
-        self.guardrails.count_rejected_removals(proposed - removals.len());
+        let (removals, check) = self.verify(removals, reason.removal, drain_terms.deadline, ctx);
         let decided = removals.iter().map(|removal| removal.claim.clone()).collect();
         let basis = selected.map(|selected| {
             let Selected { input, selection } = *selected;
             RemovalRecord { input, check, answer: RemovalAnswer { selection, removals: decided } }
         });
         (removals, basis)
+    }
+
+    /// Has the verifier judge removals, and counts those that it rejects.
+    pub(super) fn verify(
+        &mut self,
+        removals: Vec<Removal>,
+        reason: RemovalReason,
+        deadline: Option<Timestamp>,
+        ctx: &mut Context<'_>,
+    ) -> (Vec<Removal>, RemovalCheck) {
+        let proposed = removals.len();
+        let (removals, check) = verify_removals(removals, reason, deadline, &self.step_view(ctx.now), ctx);
+        self.guardrails.count_rejected_removals(proposed - removals.len());
+        (removals, check)
     }
 
     /// Executes a durable decision as far as it is still valid; the rest is decided again.

@@ -58,7 +58,7 @@ impl ClusterController {
                 // It is there, and guardrails or the store may hold the removal back.
             } else if since + TIMEOUT <= ctx.now {
                 let why = format!("its capacity was not there after {} minutes", TIMEOUT.as_mins());
-                self.fail_replacement(&claim, &why, ctx);
+                self.fail_replacements(BTreeMap::from([(claim, why)]), ctx);
             } else {
                 self.disruption.schedule_at(since + TIMEOUT);
             }
@@ -108,55 +108,17 @@ impl ClusterController {
         }
     }
 
-    /// Ends the replacements of machines with pods that the plan found no place for. Pods that
-    /// guardrails hold back wait.
-    pub(crate) fn fail_unplaced_replacements(&mut self, unplaced: &[UnplacedPod], ctx: &mut Context<'_>) {
-        let mut failed: BTreeMap<ClaimName, String> = BTreeMap::new();
-        for entry in unplaced {
-            let is_held = entry.reasons.iter().any(|reason| reason.code == ReasonCode::HeldBack);
-            let Some(claim) = replaced_machine_of(entry, &self.state).filter(|_| !is_held) else { continue };
-            let why = entry.reasons.first().map_or("no NodePool takes it", |reason| reason.message.as_str());
-            failed.entry(claim).or_insert_with(|| format!("pod {} has no other place: {why}", entry.pod));
-        }
+    /// Ends replacements that have failed, for these reasons.
+    pub(crate) fn fail_replacements(&mut self, failed: BTreeMap<ClaimName, String>, ctx: &mut Context<'_>) {
         for (claim, why) in failed {
-            self.fail_replacement(&claim, &why, ctx);
+            let pool = self.claims.pool_of(&claim, &self.state).cloned();
+            if let Some(pool) = pool.filter(|_| ctx.disabled_guards.is_enabled(Guard::ReplacementBackoff)) {
+                self.disruption.backoff.record_failure(&pool, &claim, ctx.now);
+            }
+            self.note_ended_replacement(&claim, Rejection::Scheduling, &why, ctx.now);
+            end_replacement(&claim, ctx, &mut self.disruption, &mut self.provisioner, &mut self.state);
+            ctx.report_finding(Finding::ReplacementFailed { claim, why: Text::from(why) });
         }
-    }
-
-    /// Ends the replacements that wait for the machine of `claim`, whose launch failed.
-    pub(crate) fn fail_replacements_waiting_for(&mut self, claim: &ClaimName, why: &str, ctx: &mut Context<'_>) {
-        let Some(pool) = self.claims.get(claim).map(|machine| machine.pool().clone()) else { return };
-        let target = Target::Claim(claim.clone());
-        let nodes = self.state.assignments().pods_on(&target).filter_map(|pod| self.state.pod(pod)?.node.as_ref());
-        let of_pods: BTreeSet<&ClaimName> =
-            nodes.filter_map(|node| Some(&self.state.claim_of_node(self.state.node(node)?)?.name)).collect();
-        let is_static = self.state.pool(&pool).is_some_and(|record| record.pool.replicas.is_some());
-        // A machine of a static NodePool is launched for no pod: the last replacement lacks it.
-        let of_pool = self.state.replacements().iter().filter(|(replaced, begun)| {
-            is_static && !begun.moves_pods && self.state.claim(replaced).is_some_and(|record| record.pool == pool)
-        });
-        let last = of_pool.max_by_key(|(_, begun)| begun.since).map(|(replaced, _)| replaced);
-        let failed: Vec<ClaimName> = (self.state.replacements().keys())
-            .filter(|replaced| of_pods.contains(*replaced) || last == Some(*replaced))
-            .cloned()
-            .collect();
-        for replaced in failed {
-            self.fail_replacement(&replaced, &format!("machine {claim} was not launched: {why}"), ctx);
-        }
-    }
-
-    fn fail_replacement(&mut self, claim: &ClaimName, why: &str, ctx: &mut Context<'_>) {
-        if let Some(pool) = self
-            .claims
-            .pool_of(claim, &self.state)
-            .cloned()
-            .filter(|_| ctx.disabled_guards.is_enabled(Guard::ReplacementBackoff))
-        {
-            self.disruption.backoff.record_failure(&pool, claim, ctx.now);
-        }
-        self.note_ended_replacement(claim, Rejection::Scheduling, why, ctx.now);
-        end_replacement(claim, ctx, &mut self.disruption, &mut self.provisioner, &mut self.state);
-        ctx.report_finding(Finding::ReplacementFailed { claim: claim.clone(), why: Text::from(why) });
     }
 
     /// Notes that the replacement of a machine ends without its removal, and counts it if its capacity did not come.
@@ -176,6 +138,40 @@ impl ClusterController {
             |reporter, view| reporter.note_ended_replacement(claim, rejection, why, view),
         );
     }
+}
+
+/// Replaced machines with pods that the plan found no place for, and why. Pods that guardrails hold back wait.
+pub(crate) fn unplaced_replacements(unplaced: &[UnplacedPod], state: &ClusterState) -> BTreeMap<ClaimName, String> {
+    let mut failed: BTreeMap<ClaimName, String> = BTreeMap::new();
+    for entry in unplaced {
+        let is_held = entry.reasons.iter().any(|reason| reason.code == ReasonCode::HeldBack);
+        let Some(claim) = replaced_machine_of(entry, state).filter(|_| !is_held) else { continue };
+        let why = entry.reasons.first().map_or("no NodePool takes it", |reason| reason.message.as_str());
+        failed.entry(claim).or_insert_with(|| format!("pod {} has no other place: {why}", entry.pod));
+    }
+    failed
+}
+
+/// Replaced machines that wait for the machine of `claim`, whose launch failed.
+pub(crate) fn replacements_waiting_for(
+    claim: &ClaimName,
+    why: &str,
+    claims: &NodeClaims,
+    state: &ClusterState,
+) -> BTreeMap<ClaimName, String> {
+    let Some(pool) = claims.get(claim).map(|machine| machine.pool()) else { return BTreeMap::new() };
+    let target = Target::Claim(claim.clone());
+    let nodes = state.assignments().pods_on(&target).filter_map(|pod| state.pod(pod)?.node.as_ref());
+    let of_pods: BTreeSet<&ClaimName> =
+        nodes.filter_map(|node| Some(&state.claim_of_node(state.node(node)?)?.name)).collect();
+    let is_static = state.pool(pool).is_some_and(|record| record.pool.replicas.is_some());
+    // A machine of a static NodePool is launched for no pod: the last replacement lacks it.
+    let of_pool = state.replacements().iter().filter(|(replaced, begun)| {
+        is_static && !begun.moves_pods && state.claim(replaced).is_some_and(|record| record.pool == *pool)
+    });
+    let last = of_pool.max_by_key(|(_, begun)| begun.since).map(|(replaced, _)| replaced);
+    let failed = state.replacements().keys().filter(|replaced| of_pods.contains(*replaced) || last == Some(*replaced));
+    failed.map(|replaced| (replaced.clone(), format!("machine {claim} was not launched: {why}"))).collect()
 }
 
 pub(crate) fn end_replacement(

@@ -69,16 +69,6 @@ impl ClusterController {
             machine.postpone(until);
         }
     }
-
-    /// Begins the drains of `planned` that still wait for their plan, and not for more.
-    pub(crate) fn begin_replaced_drains(&mut self, planned: &[ClaimName], ctx: &mut Context<'_>) {
-        for claim in waiting_drains(ctx.now, &self.claims).into_iter().filter(|claim| planned.contains(claim)) {
-            if self.guardrails.replacement_awaited_until(&claim).is_some() {
-                continue;
-            }
-            self.drain_node(&claim, ctx);
-        }
-    }
 }
 
 /// Expires assignments, except those of pods on draining nodes.
@@ -144,6 +134,18 @@ pub(crate) fn waiting_drains(now: Timestamp, claims: &NodeClaims) -> Vec<ClaimNa
     let waits = |machine: &&ManagedClaim| machine.stage() == StageKind::Draining && machine.waits_for_time(now);
     let waiting = claims.iter().filter(waits);
     waiting.map(|machine| machine.name().clone()).collect()
+}
+
+/// Those of `planned` that still wait for their plan, and not for more.
+pub(crate) fn planned_drains(
+    planned: &[ClaimName],
+    now: Timestamp,
+    claims: &NodeClaims,
+    guardrails: &ClusterGuardrails,
+) -> Vec<ClaimName> {
+    let is_planned =
+        |claim: &ClaimName| planned.contains(claim) && guardrails.replacement_awaited_until(claim).is_none();
+    waiting_drains(now, claims).into_iter().filter(is_planned).collect()
 }
 
 fn has_demand_on(claim: &ClaimName, ctx: &Context<'_>, state: &ClusterState) -> bool {

@@ -7,14 +7,18 @@ use super::ledger::HoldPlan;
 use super::{CapacityHold, HOLD, HoldEnd, HoldId, HoldKind, HoldPlace};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::limit_launches;
 use crate::guardrails::enforcement::{freeze_of_launches, remaining};
+use crate::holds::Holds;
 use crate::holds::bookings::publish_bookings;
 use crate::order::charged_cost;
+use crate::provisioning::Provisioner;
 use crate::provisioning::pending_plan::{have_limits_room, is_node_still_usable};
 use crate::provisioning::plan_assignment::assign_plan;
 use crate::provisioning::plan_assignment::{may_launch, price_date, restrict_input};
 use crate::provisioning::{PlanAnswer, PlanJob, PlanRequest, Planned};
+use crate::step_view::StepView;
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, PlannedMachine};
 use cluster::{ClusterState, Target};
 use model::input::PlanningInput;
@@ -31,39 +35,31 @@ enum Refusal {
 }
 
 impl ClusterController {
-    /// Requests a plan for the next hold without room. At most one plan is in progress in a cluster: two could give the
-    /// same room away.
-    pub(super) fn request_hold_plan_if_due(&mut self, ctx: &mut Context<'_>) {
-        if !self.is_ready()
-            || self.provisioner.is_planning()
-            || ctx.settings.is_shadow(&self.cluster)
-            || self.guardrails.is_quarantined()
-        {
-            return;
-        }
-        let pods_are_due = self.provisioner.next_plan_at(ctx.settings, ctx.now).is_some_and(|due| due <= ctx.now);
-        let Some(hold) = self.holds.next_to_plan(pods_are_due, ctx.now).cloned() else { return };
-        let mut input = self.state.planning_input_for(Vec::new(), &ctx.settings.policy, ctx.now);
-        restrict_input(&mut input, ctx, &mut self.guardrails, &mut self.provisioner, &self.state);
-        input.policy.search_steps = 0;
-        let pod_sets = add_pods(&mut input, &hold);
-        if hold.kind == HoldKind::Dedicated {
-            dedicate_pools(&mut input, &hold.id);
-        }
-        let number = ctx.next_plan_number();
-        let revision =
-            |pool: &model::NodePool| Some((pool.name.clone(), self.state.pool(&pool.name)?.revision.clone()));
-        let revisions: BTreeMap<_, _> = input.pools.iter().filter_map(revision).collect();
-        self.holds.begin_plan(HoldPlan { number, hold: hold.id, pod_sets, revisions });
-        let request = PlanRequest { number, cluster: self.cluster.clone(), input, disruption: None };
-        ctx.effects.push(Effect::Plan(Box::new(PlanJob::Pods(Box::new(request)))));
-    }
-
     /// Handles the answer to the plan of a hold; returns any other one.
     pub(crate) fn handle_hold_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) -> Option<PlanAnswer> {
         let Some(plan) = self.holds.take_plan(answer.request.number) else { return Some(answer) };
         let hold = self.holds.get(&plan.hold).cloned()?;
-        match self.accept_hold_plan(&hold, &plan, answer, ctx) {
+        let accepted = accept_hold_plan(&hold, &plan, answer, &self.step_view(ctx.now), ctx);
+        let accepted = accepted.and_then(|(input, planned)| {
+            // All of it or nothing: what the rate limits cut off would leave a part.
+            let (mut limited, mut report) = planned.clone();
+            let remaining = remaining(&self.claims, &self.decisions);
+            limit_launches(
+                &input,
+                &mut limited,
+                &mut report,
+                remaining,
+                ctx,
+                &mut self.guardrails,
+                &mut self.provisioner,
+            );
+            if limited.nodes.len() < planned.0.nodes.len() {
+                let why = self.guardrails.launch_block().map(|held| held.reason.to_string()).unwrap_or_default();
+                return Err(Refusal::Later(format!("launches are limited: {why}"), ctx.settings.retry_delay));
+            }
+            Ok((input, planned))
+        });
+        match accepted {
             Ok((input, planned)) => self.book(&hold, &plan, input, planned, ctx),
             Err(Refusal::Later(why, after)) => self.holds.wait(&hold.id, why, ctx.now + after),
             // What a holder uses is not ended: its room is bought again as soon as that is possible.
@@ -76,64 +72,6 @@ impl ClusterController {
             }
         }
         None
-    }
-
-    /// The plan for all pods without room, if it still holds and guardrails allow all of it.
-    fn accept_hold_plan(
-        &mut self,
-        hold: &CapacityHold,
-        asked: &HoldPlan,
-        answer: PlanAnswer,
-        ctx: &Context<'_>,
-    ) -> Result<(PlanningInput, (Plan, PlanReport)), Refusal> {
-        let PlanAnswer { request: PlanRequest { input, .. }, outcome, .. } = answer;
-        let (mut plan, report) = match outcome {
-            Ok(Planned::Pods(planned)) => *planned,
-            Ok(Planned::Disruption(_)) => return Err(Refusal::Later(String::new(), RETRY)),
-            Err(error) => return Err(Refusal::Later(error.to_string(), ctx.settings.retry_delay)),
-        };
-        if !self.is_ready() {
-            return Err(Refusal::Later("the agent is not connected".to_owned(), RETRY));
-        }
-        if !plan.unschedulable.is_empty() {
-            return Err(unplaced(&input, &report, ctx));
-        }
-        // Machines of static NodePools are launched by plans of pods.
-        plan.static_nodes.clear();
-        let price = hold.status.price().0 + charged_cost(&input, &plan).0;
-        if let Some(limit) = hold.max_price.filter(|limit| price > limit.0) {
-            let why = format!("its nodes cost ${} an hour, more than its limit of ${limit}", MicroUsd(price));
-            return Err(Refusal::Never(why));
-        }
-        let launchable = |node: &model::plan::PlannedNode| {
-            let pool = &input.pools[node.pool as usize];
-            asked
-                .revisions
-                .get(&pool.name)
-                .is_some_and(|revision| may_launch(pool, node, revision, ctx, &self.guardrails, &self.state))
-        };
-        let holds = plan.nodes.iter().all(launchable)
-            && plan.placements.iter().all(|(_, node)| is_node_still_usable(&input, *node, &self.state))
-            && have_limits_room(&self.state, &input, &plan);
-        if !holds {
-            return Err(Refusal::Later("the cluster changed while it was planned".to_owned(), RETRY));
-        }
-        // All of it or nothing: what the rate limits cut off would leave a part.
-        let (mut limited, mut limited_report) = (plan.clone(), report.clone());
-        limit_launches(
-            &input,
-            &mut limited,
-            &mut limited_report,
-            remaining(&self.claims, &self.decisions),
-            ctx,
-            &mut self.guardrails,
-            &mut self.provisioner,
-        );
-        if limited.nodes.len() < plan.nodes.len() {
-            let why = self.guardrails.launch_block().map(|held| held.reason.to_string()).unwrap_or_default();
-            return Err(Refusal::Later(format!("launches are limited: {why}"), ctx.settings.retry_delay));
-        }
-        Ok((input, (plan, report)))
     }
 
     /// Assumes the machines of a plan, books the places of its pods, and records both in one decision.
@@ -165,6 +103,83 @@ impl ClusterController {
         };
         self.record_decision(decision, ctx);
     }
+}
+
+/// Requests a plan for the next hold without room. At most one plan is in progress in a cluster: two could give the
+/// same room away.
+pub(crate) fn request_hold_plan_if_due(
+    ctx: &mut Context<'_>,
+    guardrails: &mut ClusterGuardrails,
+    holds: &mut Holds,
+    provisioner: &mut Provisioner,
+    state: &ClusterState,
+    connected: bool,
+) {
+    if !(connected && state.is_synced())
+        || provisioner.is_planning()
+        || ctx.settings.is_shadow(&ctx.cluster)
+        || guardrails.is_quarantined()
+    {
+        return;
+    }
+    let pods_are_due = provisioner.next_plan_at(ctx.settings, ctx.now).is_some_and(|due| due <= ctx.now);
+    let Some(hold) = holds.next_to_plan(pods_are_due, ctx.now).cloned() else { return };
+    let mut input = state.planning_input_for(Vec::new(), &ctx.settings.policy, ctx.now);
+    restrict_input(&mut input, ctx, guardrails, provisioner, state);
+    input.policy.search_steps = 0;
+    let pod_sets = add_pods(&mut input, &hold);
+    if hold.kind == HoldKind::Dedicated {
+        dedicate_pools(&mut input, &hold.id);
+    }
+    let number = ctx.next_plan_number();
+    let revision = |pool: &model::NodePool| Some((pool.name.clone(), state.pool(&pool.name)?.revision.clone()));
+    let revisions: BTreeMap<_, _> = input.pools.iter().filter_map(revision).collect();
+    holds.begin_plan(HoldPlan { number, hold: hold.id, pod_sets, revisions });
+    let request = PlanRequest { number, cluster: ctx.cluster.clone(), input, disruption: None };
+    ctx.effects.push(Effect::Plan(Box::new(PlanJob::Pods(Box::new(request)))));
+}
+
+/// The plan for all pods without room, if it still holds.
+fn accept_hold_plan(
+    hold: &CapacityHold,
+    asked: &HoldPlan,
+    answer: PlanAnswer,
+    view: &StepView<'_>,
+    ctx: &Context<'_>,
+) -> Result<(PlanningInput, (Plan, PlanReport)), Refusal> {
+    let PlanAnswer { request: PlanRequest { input, .. }, outcome, .. } = answer;
+    let (mut plan, report) = match outcome {
+        Ok(Planned::Pods(planned)) => *planned,
+        Ok(Planned::Disruption(_)) => return Err(Refusal::Later(String::new(), RETRY)),
+        Err(error) => return Err(Refusal::Later(error.to_string(), ctx.settings.retry_delay)),
+    };
+    if !view.is_ready() {
+        return Err(Refusal::Later("the agent is not connected".to_owned(), RETRY));
+    }
+    if !plan.unschedulable.is_empty() {
+        return Err(unplaced(&input, &report, ctx));
+    }
+    // Machines of static NodePools are launched by plans of pods.
+    plan.static_nodes.clear();
+    let price = hold.status.price().0 + charged_cost(&input, &plan).0;
+    if let Some(limit) = hold.max_price.filter(|limit| price > limit.0) {
+        let why = format!("its nodes cost ${} an hour, more than its limit of ${limit}", MicroUsd(price));
+        return Err(Refusal::Never(why));
+    }
+    let launchable = |node: &model::plan::PlannedNode| {
+        let pool = &input.pools[node.pool as usize];
+        asked
+            .revisions
+            .get(&pool.name)
+            .is_some_and(|revision| may_launch(pool, node, revision, ctx, view.guardrails, view.state))
+    };
+    let holds = plan.nodes.iter().all(launchable)
+        && plan.placements.iter().all(|(_, node)| is_node_still_usable(&input, *node, view.state))
+        && have_limits_room(view.state, &input, &plan);
+    if !holds {
+        return Err(Refusal::Later("the cluster changed while it was planned".to_owned(), RETRY));
+    }
+    Ok((input, (plan, report)))
 }
 
 /// Why pods have no place. What a freeze or a spent allowance causes passes.

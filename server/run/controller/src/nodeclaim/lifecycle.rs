@@ -12,6 +12,8 @@ use crate::cluster_controller::ClusterController;
 use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
+use crate::disruption::decision_recorder::new_decision;
+use crate::disruption::replacements::replacements_waiting_for;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::count_launch_attempts;
 use crate::guardrails::removal_gate::drop_stale_blocks;
@@ -21,6 +23,7 @@ use crate::nodeclaim::GarbageCollector;
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::termination::keep_occupied_machine;
 use crate::nodeclaim::termination_calls::{delete_claim, retry_cloud_call, retry_later, terminate_instance};
+use crate::nomination::NominationView;
 use crate::provisioning::Provisioner;
 use crate::provisioning::probing::{close_launch, options_without_capacity, probe_holder, report_offerings};
 use crate::status_reporter::StatusReporter;
@@ -47,8 +50,8 @@ impl ClusterController {
     /// Advances all machines as far as the observed state permits. Initialized machines, the large
     /// majority, are skipped unless their deletion was requested.
     pub(crate) fn advance_machines(&mut self, ctx: &mut Context<'_>) {
-        let (nominator, view) = self.nominator_and_view(ctx.now);
-        nominator.update_registration_gate(ctx.settings.open_together, &view);
+        let view = NominationView { state: &self.state, claims: &self.claims, now: ctx.now };
+        self.nominator.update_registration_gate(ctx.settings.open_together, &view);
         let deleted = self.state.claims_being_deleted();
         let moves =
             |machine: &ManagedClaim| machine.stage() != StageKind::Initialized || deleted.contains(machine.name());
@@ -73,7 +76,8 @@ impl ClusterController {
                 let minutes = ctx.settings.launch_timeout.as_mins();
                 ctx.guardrails.record_launch_failure(&self.cluster, ctx.now);
                 record_join_result(claim, false, &mut self.status_reporter, &self.claims, &self.state);
-                self.fail_replacements_waiting_for(claim, "the launch took too long", ctx);
+                let failed = replacements_waiting_for(claim, "the launch took too long", &self.claims, &self.state);
+                self.fail_replacements(failed, ctx);
                 let reason = TerminationReason::LaunchTimeout { minutes };
                 self.begin_termination(claim, reason, DrainTerms::default(), ctx);
             }
@@ -115,8 +119,8 @@ impl ClusterController {
                 let Some(record) = self.state.claim(claim) else { return };
                 let (labels, mut taints) = (record.labels.clone(), record.taints.clone());
                 taints.extend(record.startup_taints.iter().cloned());
-                let (nominator, view) = self.nominator_and_view(ctx.now);
-                let nominations = nominator.begin_registration(claim, &view);
+                let view = NominationView { state: &self.state, claims: &self.claims, now: ctx.now };
+                let nominations = self.nominator.begin_registration(claim, &view);
                 self.claims.instruct(
                     Instruction::RegisterNode { claim: claim.clone(), node, labels, taints, nominations },
                     ctx,
@@ -133,7 +137,8 @@ impl ClusterController {
                 let minutes = ctx.settings.registration_timeout.as_mins();
                 ctx.guardrails.record_launch_failure(&self.cluster, ctx.now);
                 record_join_result(claim, false, &mut self.status_reporter, &self.claims, &self.state);
-                self.fail_replacements_waiting_for(claim, "its Node did not join", ctx);
+                let failed = replacements_waiting_for(claim, "its Node did not join", &self.claims, &self.state);
+                self.fail_replacements(failed, ctx);
                 let reason = TerminationReason::RegistrationTimeout { minutes };
                 self.begin_termination(claim, reason, DrainTerms::default(), ctx);
             }
@@ -196,7 +201,8 @@ impl ClusterController {
             self.claims.remove(&claim);
             self.state.forget_claim(&claim);
             close_launch(&claim, ctx, &mut self.recovery);
-            self.record_refused_claim(&claim, decision, reason, ctx);
+            let decision = refused_claim(&claim, decision, reason, ctx, &self.state);
+            self.record_decision(decision, ctx);
             let error = format!("cannot create NodeClaim {claim}: {reason}");
             return self.provisioner.record_failed_launch(error, again);
         }
@@ -212,15 +218,6 @@ impl ClusterController {
                 &mut self.status_reporter,
             );
         }
-    }
-
-    /// Records that nothing is launched for a NodeClaim of a decision, so that the decision log says what became of it.
-    fn record_refused_claim(&mut self, claim: &ClaimName, of: Option<DecisionId>, reason: &str, ctx: &mut Context<'_>) {
-        let of = of.map_or_else(String::new, |DecisionId(number)| format!(" of decision {number}"));
-        let refused = vec![format!("nothing is launched for NodeClaim {claim}{of}, which was refused: {reason}")];
-        let (id, version) = (DecisionId(ctx.next_id()), self.state.version());
-        let decision = Decision::new(id, self.cluster.clone(), DecisionReason::Provision, version, ctx.now);
-        self.record_decision(Decision { refused, ..decision }, ctx);
     }
 
     pub(crate) fn handle_launch_failure(
@@ -269,7 +266,8 @@ impl ClusterController {
             LaunchFailure::Refused { code, message, .. } => {
                 ctx.offerings.release_probes(&probe_holder(claim, &self.cluster));
                 let reason = TerminationReason::LaunchRejected { code, message: Text::from(message) };
-                self.fail_replacements_waiting_for(claim, &reason.to_string(), ctx);
+                let failed = replacements_waiting_for(claim, &reason.to_string(), &self.claims, &self.state);
+                self.fail_replacements(failed, ctx);
                 self.provisioner.record_failed_launch(reason.to_string(), now + ctx.settings.retry_delay);
                 delete_claim(claim, Some(reason), ctx, &mut self.claims, &mut self.history, &mut self.state);
             }
@@ -391,6 +389,20 @@ pub(crate) fn delete_gone_machine(
         delete_claim(claim, Some(TerminationReason::InstanceGone), ctx, claims, history, state);
         provisioner.replan_displaced_pods(ctx.now);
     }
+}
+
+/// A decision which says that nothing is launched for a NodeClaim of another one, so that the decision log says what became
+/// of it.
+fn refused_claim(
+    claim: &ClaimName,
+    of: Option<DecisionId>,
+    reason: &str,
+    ctx: &mut Context<'_>,
+    state: &ClusterState,
+) -> Decision {
+    let of = of.map_or_else(String::new, |DecisionId(number)| format!(" of decision {number}"));
+    let refused = vec![format!("nothing is launched for NodeClaim {claim}{of}, which was refused: {reason}")];
+    Decision { refused, ..new_decision(DecisionReason::Provision, ctx, state) }
 }
 
 fn advance_registered(

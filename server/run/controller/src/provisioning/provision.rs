@@ -6,13 +6,12 @@ use std::sync::Arc;
 use super::{ArrivedPlan, PlanAnswer, PlanJob};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
-use crate::guardrails::enforcement::limit_launches;
-use crate::guardrails::enforcement::remaining;
-use crate::guardrails::replacement::waiting_drains;
+use crate::disruption::replacements::unplaced_replacements;
+use crate::guardrails::enforcement::{limit_launches, remaining};
+use crate::guardrails::replacement::{planned_drains, waiting_drains};
 use crate::guardrails::shadow::shadow_plan;
 use crate::holds::strangers::explain_pods_of_holds;
-use crate::provisioning::plan_assignment::assign_plan;
-use crate::provisioning::plan_assignment::{price_date, restrict_input};
+use crate::provisioning::plan_assignment::{assign_plan, price_date, restrict_input};
 use crate::provisioning::search::take_search;
 use crate::{Decision, DecisionReason, Effect, order};
 use model::MicroUsd;
@@ -68,8 +67,10 @@ impl ClusterController {
         explain_pods_of_holds(&mut arrived.unplaced, &self.holds, &self.state);
         let unplaced = if self.state.replacements().is_empty() { Vec::new() } else { arrived.unplaced.clone() };
         self.apply_plan(arrived, ctx);
-        self.fail_unplaced_replacements(&unplaced, ctx);
-        self.begin_replaced_drains(&drains, ctx);
+        self.fail_replacements(unplaced_replacements(&unplaced, &self.state), ctx);
+        for claim in planned_drains(&drains, ctx.now, &self.claims, &self.guardrails) {
+            self.drain_node(&claim, ctx);
+        }
     }
 
     /// Assigns the pods of a plan, and records its decision if it changes anything.

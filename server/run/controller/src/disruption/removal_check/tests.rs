@@ -58,10 +58,7 @@ impl Cluster {
             reason: text("a test removes it"),
         };
         let removals: Vec<Removal> = claims.iter().map(removal).collect();
-        let (accepted, _) = self.run(|controller, ctx| {
-            let view = controller.step_view(ctx.now);
-            verify_removals(removals, reason, None, &view, ctx)
-        });
+        let (accepted, _) = self.run(|controller, ctx| controller.verify(removals, reason, None, ctx));
         accepted.into_iter().map(|removal| removal.claim).collect()
     }
 
