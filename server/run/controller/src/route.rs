@@ -12,12 +12,13 @@ use super::{Effect, Event, Finding};
 use crate::cluster_controller::Published;
 use crate::copy_on_write::CopyOnWrite;
 use crate::cost_observer::next_cost_wakeup;
+use crate::disruption::Disruption;
 use crate::disruption::consolidation::restore_moves;
 use crate::disruption::replacement_recovery::{end_recorded_replacements, load_replacements};
 use crate::guardrails::enforcement::{count_discovered_launches, remaining};
 use crate::guardrails::removal::BlockCause;
 use crate::guardrails::removal_gate::confirm_removals;
-use crate::guardrails::replacement::expire_assignments;
+use crate::guardrails::replacement::{expire_assignments, replaced_drains};
 use crate::guardrails::restore::restore_guardrails;
 use crate::guardrails::restore::restore_launch_backoff;
 use crate::guardrails::snapshot_acceptance::{
@@ -41,6 +42,7 @@ use crate::provisioning::search::request_search_if_due;
 use crate::provisioning::search::settle_search;
 use crate::region_state::RegionState;
 use crate::settings::ClassFacts;
+use crate::step_view::StepView;
 use cluster::ClusterState;
 use cluster::{ComparisonRules, Object, Observation};
 use model::{ClusterName, Timestamp};
@@ -87,7 +89,13 @@ impl ClusterController {
     pub(crate) fn handle_event(&mut self, event: Event, ctx: &mut Context<'_>) {
         // No arm decides: every decision follows in `advance`, from the complete state.
         match event {
-            Event::Observed { observation, .. } => self.handle_observation(observation, ctx),
+            Event::Observed { observation, .. } => {
+                let machines = KnownMachines { claims: &self.claims, recovery: &self.recovery };
+                let accepted = self.guardrails.accept_observation(observation, machines, &mut self.state, ctx);
+                if let Some(observation) = accepted {
+                    self.apply_accepted(observation, ctx);
+                }
+            }
             Event::QuarantineReleased { .. } => {
                 self.guardrails.confirm_snapshot(ctx.now + CONFIRMATION_TTL);
                 if let Some(observation) = self.guardrails.release_quarantine() {
@@ -197,17 +205,6 @@ impl ClusterController {
         self.disruption.mark_changed();
     }
 
-    fn handle_observation(&mut self, observation: Observation, ctx: &mut Context<'_>) {
-        // An operator confirms one snapshot, not later ones.
-        if matches!(observation, Observation::Snapshot(_)) {
-            self.guardrails.end_confirmation();
-        }
-        let machines = KnownMachines { claims: &self.claims, recovery: &self.recovery };
-        if let Some(observation) = self.guardrails.accept_observation(observation, machines, &mut self.state, ctx) {
-            self.apply_accepted(observation, ctx);
-        }
-    }
-
     fn apply_accepted(&mut self, observation: Observation, ctx: &mut Context<'_>) {
         let now = ctx.now;
         let pod = match &observation {
@@ -258,6 +255,7 @@ impl ClusterController {
 
     /// Takes every step that the time and the state permit.
     pub(crate) fn advance(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now;
         self.guardrails.retain_waiting_removals(BlockCause::Unconfirmed, |claim| self.claims.contains(claim));
         let outcomes = self.disruption.notices.ask(&self.claims, ctx);
         self.apply_notice_outcomes(outcomes, ctx);
@@ -266,7 +264,9 @@ impl ClusterController {
         self.nominator.forget_removed(&self.claims);
         request_resync(ctx, &mut self.guardrails, self.connected);
         if !self.guardrails.is_quarantined() && !ctx.settings.is_shadow(&self.cluster) {
-            self.begin_drains_with_ready_replacements(ctx);
+            for claim in replaced_drains(ctx.now, &mut self.guardrails, &self.claims, &self.state) {
+                self.drain_node(&claim, ctx);
+            }
             self.advance_machines(ctx);
             for removal in taint_removals(&self.step_view(ctx.now)) {
                 self.claims.instruct(removal, ctx);
@@ -290,7 +290,8 @@ impl ClusterController {
         request_search_if_due(ctx, &mut self.provisioner, &mut self.guardrails, &self.state, self.connected);
         self.reconcile_disruption(ctx);
         ctx.release_guardrails();
-        self.request_consolidation_if_due(ctx);
+        let request = |part: &mut Disruption, view: &StepView<'_>| part.request_consolidation_if_due(view, ctx);
+        self.with_part(|parts| &mut parts.disruption, now, request);
         end_recorded_replacements(ctx, &mut self.disruption, &self.decisions, &self.state);
         if self.is_ready() {
             self.guardrails.persist_counts(&self.state, ctx);

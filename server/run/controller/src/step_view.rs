@@ -10,6 +10,7 @@ use super::origin::Origin;
 use super::provisioning::Provisioner;
 use super::region_state::RegionState;
 use crate::Settings;
+use crate::copy_on_write::CopyOnWrite;
 use cluster::ClusterState;
 use model::removal::RemovalReason;
 use model::{ClaimName, ClusterName, Text, Timestamp};
@@ -22,7 +23,7 @@ pub(crate) struct StepView<'v> {
     pub uid: &'v Text,
     pub connected: bool,
     pub unsynced_since: Option<Timestamp>,
-    pub state: &'v ClusterState,
+    pub state: &'v CopyOnWrite<ClusterState>,
     pub claims: &'v NodeClaims,
     pub gc: &'v GarbageCollector,
     pub recovery: &'v PendingRecovery,

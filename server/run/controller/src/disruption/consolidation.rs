@@ -45,6 +45,7 @@ use crate::provisioning::{
 };
 use crate::settings::ConsolidationSettings;
 use crate::status_reporter::Rejection;
+use crate::step_view::StepView;
 use crate::unavailable_offerings::Probing;
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, Removal};
 use cluster::{ClusterState, DecidedMoves, Target};
@@ -65,43 +66,44 @@ const SEARCH_RETRY: Millis = Millis::from_mins(1);
 /// Number of commands that the notes of a decision name.
 const COMMANDS_NAMED: usize = 10;
 
-impl ClusterController {
+impl Disruption {
     /// Requests a plan of disruption if one is due and a node may be consolidated.
-    pub(crate) fn request_consolidation_if_due(&mut self, ctx: &mut Context<'_>) {
-        self.disruption.consolidation.next_wakeup = None;
+    pub(crate) fn request_consolidation_if_due(&mut self, view: &StepView<'_>, ctx: &mut Context<'_>) {
+        self.consolidation.next_wakeup = None;
         let ConsolidationSettings { is_enabled, interval, .. } = ctx.settings.consolidation;
-        let is_held = self.guardrails.is_quarantined() || self.disruption.consolidation.pending.is_some();
-        if !is_enabled || is_held || !self.is_ready() {
+        let is_held = view.guardrails.is_quarantined() || self.consolidation.pending.is_some();
+        if !is_enabled || is_held || !view.is_ready() {
             return;
         }
-        let version = self.state.removal_opportunity_version();
-        let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
+        let version = view.state.removal_opportunity_version();
+        let due = self.consolidation.due_at(version, interval, ctx.now);
         // Demand is counted only when a request is due.
         let plan_due =
-            || pending_plan_due(ctx, &self.provisioner, &self.state).map(|due| due.max(ctx.now + Millis::from_secs(1)));
+            || pending_plan_due(ctx, view.provisioner, view.state).map(|due| due.max(ctx.now + Millis::from_secs(1)));
         let due = if due > ctx.now { due } else { plan_due().unwrap_or(due) };
         if due > ctx.now {
-            self.disruption.consolidation.next_wakeup = Some(due);
+            self.consolidation.next_wakeup = Some(due);
             return;
         }
-        let found = nodes_to_consolidate(ctx, &self.state);
-        let may_launch =
-            !ctx.guardrails.is_breaker_engaged(&self.cluster) && !has_unused_machine_under_way(&self.state);
+        let found = nodes_to_consolidate(ctx, view.state);
+        let may_launch = !ctx.guardrails.is_breaker_engaged(view.cluster) && !has_unused_machine_under_way(view.state);
         // A further removal would take the room that it may find.
-        let may_move = self.state.moved_pod_without_room().is_none();
+        let may_move = view.state.moved_pod_without_room().is_none();
         ctx.release_guardrails();
         if found.is_any_now && may_launch && may_move {
-            request_consolidation(ctx, &mut self.disruption, &self.state, &self.claims, &self.decisions);
+            request_consolidation(ctx, self, view.state, view.claims, view.decisions);
         } else {
-            self.disruption.consolidation.checked_at = Some(ctx.now);
-            self.disruption.consolidation.stop_waiting();
-            let until = next_look(ctx, &self.disruption, &self.state);
-            self.disruption.consolidation.record_idle(version, until);
-            let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
-            self.disruption.consolidation.next_wakeup = Some(due);
+            self.consolidation.checked_at = Some(ctx.now);
+            self.consolidation.stop_waiting();
+            let until = next_look(ctx, self, view.state);
+            self.consolidation.record_idle(version, until);
+            let due = self.consolidation.due_at(version, interval, ctx.now);
+            self.consolidation.next_wakeup = Some(due);
         }
     }
+}
 
+impl ClusterController {
     /// Handles the answer to a request: carries it out if it still holds as a whole.
     pub(crate) fn handle_disruption_plan(
         &mut self,
@@ -124,7 +126,9 @@ impl ClusterController {
         if removals.is_empty() {
             return;
         }
-        if let Err((rejection, why)) = self.check_plan(&pending, &request, &planned, &removals, ctx) {
+        if let Err((rejection, why)) =
+            check_plan(&pending, &request, &planned, &removals, ctx, &self.step_view(ctx.now))
+        {
             return self.note_rejected_plan(&removals, rejection, why, ctx.now);
         }
         if !have_limits_room(&self.state, &planned.input, &planned.plan) {
@@ -144,54 +148,6 @@ impl ClusterController {
         if removals.iter().all(|removal| view.may_remove(&removal.claim, CONSOLIDATION.removal, ctx)) {
             self.apply_consolidation(request, planned, &removals, ctx);
         }
-    }
-
-    /// Whether everything that the plan was made from is as it was; what differs otherwise.
-    fn check_plan(
-        &self,
-        pending: &PendingConsolidation,
-        request: &PlanRequest,
-        planned: &DisruptionPlan,
-        removals: &[Removal],
-        ctx: &mut Context<'_>,
-    ) -> Result<(), (Rejection, &'static str)> {
-        if !ctx.disabled_guards.is_enabled(Guard::ConsolidationCheck) {
-            return Ok(());
-        }
-        let has_changed = Err((Rejection::Churn, "the cluster has changed since the plan was made"));
-        let is_free = self.is_ready()
-            && !self.guardrails.is_quarantined()
-            && pending_plan_due(ctx, &self.provisioner, &self.state).is_none()
-            && !has_unused_machine_under_way(&self.state)
-            && self.decisions.last_id() == pending.last_decision;
-        let expected: usize = underutilized(planned).map(|command| command.nodes.len()).sum();
-        let Some(disruption) = request.disruption.as_ref().filter(|_| is_free && removals.len() == expected) else {
-            return has_changed;
-        };
-        let facts = disruption_facts(ctx, &self.state, &self.decisions, &self.disruption);
-        if removals.len() > candidates(&facts).cluster_allowance(DisruptionReason::Underutilized) {
-            return Err((Rejection::Budget, "disruption.max-unavailable-nodes allows fewer removals by now"));
-        }
-        let (input, running) = build(&facts);
-        let before = Facts { input: &request.input, running: &disruption.running };
-        let view = DisruptionView {
-            being_removed: self.decisions.claims_being_removed(),
-            ..DisruptionView::of(&self.state, ctx.now)
-        };
-        let may_launch = planned.plan.nodes.iter().all(|node| {
-            let pool = &planned.input.pools[node.pool as usize];
-            pending
-                .revisions
-                .get(&pool.name)
-                .is_some_and(|revision| may_launch(pool, node, revision, ctx, &self.guardrails, &self.state))
-        });
-        if !may_launch {
-            return Err((Rejection::Scheduling, "a new machine of the plan cannot be launched any more"));
-        }
-        if is_outdated(before, Facts { input: &input, running: &running }, planned, removals, &view) {
-            return has_changed;
-        }
-        Ok(())
     }
 
     /// Launches the machines of the plan, assigns its pods, and puts the removed machines under replacement.
@@ -298,6 +254,54 @@ impl ClusterController {
             end_replacement(&claim, ctx, &mut self.disruption, &mut self.provisioner, &mut self.state);
         }
     }
+}
+
+/// Whether everything that the plan was made from is as it was; what differs otherwise.
+fn check_plan(
+    pending: &PendingConsolidation,
+    request: &PlanRequest,
+    planned: &DisruptionPlan,
+    removals: &[Removal],
+    ctx: &mut Context<'_>,
+    view: &StepView<'_>,
+) -> Result<(), (Rejection, &'static str)> {
+    if !ctx.disabled_guards.is_enabled(Guard::ConsolidationCheck) {
+        return Ok(());
+    }
+    let has_changed = Err((Rejection::Churn, "the cluster has changed since the plan was made"));
+    let is_free = view.is_ready()
+        && !view.guardrails.is_quarantined()
+        && pending_plan_due(ctx, view.provisioner, view.state).is_none()
+        && !has_unused_machine_under_way(view.state)
+        && view.decisions.last_id() == pending.last_decision;
+    let expected: usize = underutilized(planned).map(|command| command.nodes.len()).sum();
+    let Some(disruption) = request.disruption.as_ref().filter(|_| is_free && removals.len() == expected) else {
+        return has_changed;
+    };
+    let facts = disruption_facts(ctx, view.state, view.decisions, view.disruption);
+    if removals.len() > candidates(&facts).cluster_allowance(DisruptionReason::Underutilized) {
+        return Err((Rejection::Budget, "disruption.max-unavailable-nodes allows fewer removals by now"));
+    }
+    let (input, running) = build(&facts);
+    let before = Facts { input: &request.input, running: &disruption.running };
+    let removable = DisruptionView {
+        being_removed: view.decisions.claims_being_removed(),
+        ..DisruptionView::of(view.state, ctx.now)
+    };
+    let may_launch = planned.plan.nodes.iter().all(|node| {
+        let pool = &planned.input.pools[node.pool as usize];
+        pending
+            .revisions
+            .get(&pool.name)
+            .is_some_and(|revision| may_launch(pool, node, revision, ctx, view.guardrails, view.state))
+    });
+    if !may_launch {
+        return Err((Rejection::Scheduling, "a new machine of the plan cannot be launched any more"));
+    }
+    if is_outdated(before, Facts { input: &input, running: &running }, planned, removals, &removable) {
+        return has_changed;
+    }
+    Ok(())
 }
 
 /// Requests a plan if the allowance of all clusters grants it.

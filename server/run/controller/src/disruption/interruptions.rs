@@ -111,7 +111,9 @@ impl ClusterController {
         if is_earlier && !machine.is_postponed(ctx.now) {
             self.drain_node(claim, ctx);
         }
-        self.stop_awaiting_replacement(claim, ctx);
+        if self.guardrails.stop_awaiting_replacement(claim) {
+            self.drain_node(claim, ctx);
+        }
     }
 }
 

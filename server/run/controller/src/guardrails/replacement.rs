@@ -14,61 +14,45 @@
 //! again.
 
 use super::disabled_guards::Guard;
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
 use crate::disruption::Disruption;
 use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::{ManagedClaim, NodeClaims, StageKind};
 use crate::provisioning::Provisioner;
+use crate::step_view::StepView;
 use cluster::{ClusterState, NodeRecord, PodRecord, Target};
 use model::{ClaimName, Millis, Timestamp};
 
-impl ClusterController {
-    /// Begins the drains that waited for replacements which are ready, and forgets ended waits.
-    pub(crate) fn begin_drains_with_ready_replacements(&mut self, ctx: &mut Context<'_>) {
-        let awaited: Vec<ClaimName> = self.guardrails.awaited_replacements().cloned().collect();
-        for claim in awaited {
-            let waits = self
-                .claims
-                .get(&claim)
-                .is_some_and(|machine| machine.stage() == StageKind::Draining && machine.waits_for_time(ctx.now));
-            if !waits {
-                self.guardrails.stop_awaiting_replacement(&claim);
-            } else if is_replaced(&claim, ctx.now, &self.state) {
-                self.stop_awaiting_replacement(&claim, ctx);
-            }
-        }
+/// Drains that waited for replacements which are ready. Forgets ended waits.
+pub(crate) fn replaced_drains(
+    now: Timestamp,
+    guardrails: &mut ClusterGuardrails,
+    claims: &NodeClaims,
+    state: &ClusterState,
+) -> Vec<ClaimName> {
+    let waits = |claim: &ClaimName| {
+        let machine = claims.get(claim);
+        machine.is_some_and(|machine| machine.stage() == StageKind::Draining && machine.waits_for_time(now))
+    };
+    let awaited: Vec<ClaimName> = guardrails.awaited_replacements().cloned().collect();
+    let (replaced, waiting): (Vec<ClaimName>, Vec<ClaimName>) =
+        awaited.into_iter().partition(|claim| waits(claim) && is_replaced(claim, now, state));
+    for claim in replaced.iter().chain(waiting.iter().filter(|claim| !waits(claim))) {
+        guardrails.stop_awaiting_replacement(claim);
     }
+    replaced
+}
 
-    /// Drains the machine of `claim` now if it waits for its replacements.
-    pub(crate) fn stop_awaiting_replacement(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        if self.guardrails.stop_awaiting_replacement(claim) {
-            self.drain_node(claim, ctx);
-        }
+/// Until when the drain of `claim` waits for the plan of its pods or, if it is replaced first, for its replacements;
+/// `None` if it begins now.
+pub(crate) fn drain_postponed_until(claim: &ClaimName, view: &StepView<'_>, ctx: &Context<'_>) -> Option<Timestamp> {
+    if !view.is_ready() || !has_demand_on(claim, ctx, view.state) {
+        return None;
     }
-
-    /// Drains the machine of `claim` now, or as soon as its pods are planned; one that is replaced
-    /// first, as soon as its replacements are ready.
-    pub(crate) fn drain_when_replaced(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        if let Some(until) = self.guardrails.replacement_awaited_until(claim)
-            && self.is_ready()
-            && has_demand_on(claim, ctx, &self.state)
-        {
-            if let Some(machine) = self.claims.get_mut(claim) {
-                machine.postpone(until);
-            }
-            return;
-        }
-        let wait = ctx.settings.guardrails.replacement_wait;
-        if wait <= Millis::ZERO || !self.is_ready() || !has_demand_on(claim, ctx, &self.state) {
-            return self.drain_node(claim, ctx);
-        }
-        let until = ctx.now + wait;
-        if let Some(machine) = self.claims.get_mut(claim) {
-            machine.postpone(until);
-        }
-    }
+    let wait = ctx.settings.guardrails.replacement_wait;
+    let planned = (wait > Millis::ZERO).then_some(ctx.now + wait);
+    view.guardrails.replacement_awaited_until(claim).or(planned)
 }
 
 /// Expires assignments, except those of pods on draining nodes.

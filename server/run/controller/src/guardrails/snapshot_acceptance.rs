@@ -86,7 +86,11 @@ impl ClusterGuardrails {
         ctx: &Context<'_>,
     ) -> Option<Observation> {
         match observation {
-            Observation::Snapshot(snapshot) => self.accept_snapshot(snapshot, machines, state, ctx),
+            Observation::Snapshot(snapshot) => {
+                // An operator confirms one snapshot, not later ones.
+                self.end_confirmation();
+                self.accept_snapshot(snapshot, machines, state, ctx)
+            }
             other if self.is_quarantined() => {
                 let observed = self.observed_counts(machines, state);
                 if let Some(quarantine) = self.quarantine_mut() {

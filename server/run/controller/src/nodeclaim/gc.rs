@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{LaunchState, ListedInstance, Listing, ManagedClaim, StageKind};
+use super::{LaunchState, ListedInstance, Listing, ManagedClaim, StageKind, TerminationReason};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
@@ -70,7 +70,10 @@ impl ClusterController {
             self.collect_orphan(&orphan, since, in_use, ctx);
         }
         if trusted {
-            self.terminate_unclaimed(listing, after, ctx);
+            let due =
+                self.with_part(|parts| &mut parts.gc, ctx.now, |gc, view| gc.due_unclaimed(listing, after, view, ctx));
+            let deleted: BTreeSet<ClaimName> = due.iter().cloned().collect();
+            self.terminate_deleted_by_hand(due, &deleted, &TerminationReason::ClaimRemoved, ctx);
         }
     }
 

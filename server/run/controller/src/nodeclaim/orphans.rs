@@ -15,9 +15,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ListedInstance, Listing, ManagedClaim, StageKind, TerminationReason};
+use super::{ListedInstance, Listing, ManagedClaim, StageKind};
 use crate::Finding;
-use crate::cluster_controller::ClusterController;
 use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
@@ -26,32 +25,39 @@ use crate::guardrails::removal_gate::{keep_disruption_policies, nodes_lost_by};
 use crate::nodeclaim::lifecycle::machine_of_claim;
 use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
 use crate::nodeclaim::{GarbageCollector, NodeClaims};
+use crate::step_view::StepView;
 use cluster::{ClaimRecord, ClusterState, Key, Observation};
 use model::labels::NODEPOOL;
 use model::{ClaimName, Millis, PoolName, ProviderId, Timestamp};
 
-impl ClusterController {
-    /// Terminates machines whose instance runs and whose NodeClaim the snapshot has lacked for the
-    /// collection period.
-    pub(crate) fn terminate_unclaimed(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) {
+impl GarbageCollector {
+    /// Machines whose instance runs and whose NodeClaim the snapshot has lacked for the collection period. If a snapshot
+    /// that lacks so many is more likely wrong, that is reported instead.
+    pub(crate) fn due_unclaimed(
+        &mut self,
+        listing: &Listing,
+        after: Millis,
+        view: &StepView<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Vec<ClaimName> {
         let up = listing.instances.iter().filter(|instance| !instance.terminating);
         let up: BTreeSet<&ProviderId> = up.map(|instance| &instance.provider_id).collect();
         let stays =
             |machine: &&ManagedClaim| machine.termination_reason().is_none() && up.contains(machine.provider_id());
-        let staying: Vec<&ClaimName> = self.claims.iter().filter(stays).map(ManagedClaim::name).collect();
+        let staying: Vec<&ClaimName> = view.claims.iter().filter(stays).map(ManagedClaim::name).collect();
         let claimless: BTreeMap<ClaimName, Timestamp> = (staying.iter())
-            .filter(|claim| !self.state.is_claim_observed(claim))
-            .map(|claim| (ClaimName::clone(claim), self.gc.unclaimed_since(claim).unwrap_or(listing.requested_at)))
+            .filter(|claim| !view.state.is_claim_observed(claim))
+            .map(|claim| (ClaimName::clone(claim), self.unclaimed_since(claim).unwrap_or(listing.requested_at)))
             .collect();
         let (missing, of) = (claimless.len(), staying.len());
         let due = claimless.iter().filter(|(_, since)| listing.requested_at.duration_since(**since) >= after);
         let due: Vec<ClaimName> = due.map(|(claim, _)| claim.clone()).collect();
-        self.gc.replace_unclaimed(claimless);
-        if !due.is_empty() && snapshot_suspicious(missing, of, &self.step_view(ctx.now)) {
-            return report_missing_claims(Finding::ClaimsMissing { missing, of }, ctx, &mut self.gc);
+        self.replace_unclaimed(claimless);
+        if !due.is_empty() && snapshot_suspicious(missing, of, view) {
+            report_missing_claims(Finding::ClaimsMissing { missing, of }, ctx, self);
+            return Vec::new();
         }
-        let due_now: BTreeSet<ClaimName> = due.iter().cloned().collect();
-        self.terminate_deleted_by_hand(due, &due_now, &TerminationReason::ClaimRemoved, ctx);
+        due
     }
 }
 

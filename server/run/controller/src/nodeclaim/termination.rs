@@ -6,6 +6,7 @@ use crate::Finding;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
+use crate::guardrails::replacement::drain_postponed_until;
 use crate::moved_shares::record_pods_moved_again;
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::missing_claims::snapshot_suspicious;
@@ -50,7 +51,10 @@ impl ClusterController {
                 let by_grace = grace.map(|grace| ctx.now + grace);
                 let terms = DrainTerms { deadline: terms.deadline.into_iter().chain(by_grace).min(), ..terms };
                 self.claims.get_mut(claim).map(|machine| machine.begin_drain(reason, terms, ctx.now));
-                self.drain_when_replaced(claim, ctx);
+                match drain_postponed_until(claim, &self.step_view(ctx.now), ctx) {
+                    Some(until) => self.claims.get_mut(claim).into_iter().for_each(|machine| machine.postpone(until)),
+                    None => self.drain_node(claim, ctx),
+                }
             }
             _ => terminate_instance(claim, Some(reason), ctx, &mut self.claims),
         }
