@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use super::cost_records::CostRecords;
 use super::disruption::{DecisionQueue, Disruption};
 use super::guardrails::ClusterGuardrails;
+use super::history::History;
 use super::holds::Holds;
-use super::lifecycle_counters::LifecycleCounter;
 use super::node_class::NodeClassResolver;
-use super::node_report::removed_nodes::RemovedNodes;
 use super::nodeclaim::{GarbageCollector, NodeClaims, PendingRecovery};
 use super::nomination::Nominator;
-use super::pod_durations::PodDurationObserver;
 use super::provisioning::Provisioner;
 use super::region_state::RegionState;
 use super::status_reporter::StatusReporter;
@@ -29,17 +26,6 @@ pub(crate) struct Published {
     pub(crate) machines: Option<usize>,
     /// Fingerprint of the provider ids.
     pub(crate) instances: Option<u64>,
-}
-
-/// What has become of machines and pods since this process owns the cluster.
-#[derive(Debug, Default)]
-pub(crate) struct History {
-    pub(crate) costs: CostRecords,
-    /// What has become of machines, in numbers.
-    pub(crate) lifecycle: LifecycleCounter,
-    pub(crate) pod_durations: PodDurationObserver,
-    /// The last nodes that went.
-    pub(crate) removed_nodes: RemovedNodes,
 }
 
 #[derive(Debug, Default)]

@@ -8,10 +8,10 @@ use rustc_hash::FxHasher;
 
 use crate::Effect;
 use crate::cluster_controller::ClusterController;
-use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::cost_records::{CostRecords, FIRST_WRITE_WITHIN, Observed};
 use crate::cost_view::{CostView, NodeRequests};
+use crate::history::History;
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::step_view::StepView;

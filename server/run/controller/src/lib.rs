@@ -49,6 +49,7 @@ mod external_autoscalers;
 mod finding;
 mod fleet_state;
 pub mod guardrails;
+mod history;
 pub mod holds;
 mod instance_owners;
 pub mod launch_evidence;

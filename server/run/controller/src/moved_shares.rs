@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
 use crate::cost_records::CostRecords;
 use crate::disruption::CONSOLIDATION;
+use crate::history::History;
 use crate::{Decision, MethodReason};
 use cluster::{ClusterState, DecidedMoves, MovedPart, PodRecord};
 use cost::{MovedShare, SavingDecision};

@@ -1,8 +1,8 @@
 //! What a part of a controller reads in a step of its cluster.
 
-use super::cluster_controller::History;
 use super::disruption::{DecisionQueue, Disruption};
 use super::guardrails::{ClusterGuardrails, Freeze, Guardrails, GuardrailsView};
+use super::history::History;
 use super::holds::Holds;
 use super::node_class::NodeClassResolver;
 use super::nodeclaim::{GarbageCollector, ManagedClaim, NodeClaims, PendingRecovery};

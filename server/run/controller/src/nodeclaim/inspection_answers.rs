@@ -3,12 +3,12 @@
 use super::StageKind;
 use crate::Inspection;
 use crate::cluster_controller::ClusterController;
-use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::count_removal;
 use crate::guardrails::removal::{BlockCause, Evidence, RemovalRefusal, evaluate_removal};
 use crate::guardrails::removal_gate::{apply_gate_decision, machine_facts, removal_constraints};
+use crate::history::History;
 use crate::nodeclaim::GarbageCollector;
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::lifecycle::delete_gone_machine;

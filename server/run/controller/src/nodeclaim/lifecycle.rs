@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 use super::{DrainTerms, LaunchOutcome, LaunchedInstance, ManagedClaim, StageKind, TerminationReason};
 use crate::cluster_controller::ClusterController;
-use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
 use crate::disruption::decision_recorder::new_decision;
@@ -17,6 +16,7 @@ use crate::disruption::replacements::replacements_waiting_for;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::count_launch_attempts;
 use crate::guardrails::removal_gate::drop_stale_blocks;
+use crate::history::History;
 use crate::launch_evidence::ReadyNode;
 use crate::launch_template::launch_template;
 use crate::nodeclaim::GarbageCollector;

@@ -17,11 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ListedInstance, Listing, ManagedClaim, StageKind};
 use crate::Finding;
-use crate::cluster_controller::History;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::removal_gate::{keep_disruption_policies, nodes_lost_by};
+use crate::history::History;
 use crate::nodeclaim::lifecycle::machine_of_claim;
 use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
 use crate::nodeclaim::{GarbageCollector, NodeClaims};

@@ -2,9 +2,10 @@
 
 use super::managed_claim::CloudRetry;
 use super::{DrainTerms, ManagedClaim, TerminationReason};
-use crate::cluster_controller::{ClusterController, History};
+use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
+use crate::history::History;
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
 use crate::{Effect, Finding, Instruction};
