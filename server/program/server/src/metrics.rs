@@ -1,7 +1,7 @@
 //! Metrics as values, and their text for Prometheus and OpenMetrics.
 //!
 //! What is counted is told by those who count it, as [`Family`] values at the time of a scrape; the encoding is that of
-//! `prometheus-client`.
+//! `prometheus-client`. `deploy/metrics.md` lists all of them, held by a test.
 
 use std::fmt;
 

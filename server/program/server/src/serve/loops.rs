@@ -1,4 +1,6 @@
 //! Starts the control loops of a server: one for each account and region, on the threads that all of them share.
+//!
+//! A loop has leases of its own. The loops share sessions, store, views, the threads for decisions and for plans, and [`FleetState`].
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 // The page: one view for each address, drawn again when what it shows has changed, at most four times a second.
+// Views are in `*_views.js`, what several of them have in `parts.js`, all requests in `session.js`, and what is read of `/v1`, with its
+// age, in `queries.js`. There is no build step: the server sends these files, and `vendor/` is as its packages have it.
 
 import { visible } from "./format.js";
 import { html, render } from "./html.js";
