@@ -50,6 +50,8 @@ pub struct SimulatedCloud {
     rate_limit: TokenBucket,
     catalogue: Option<SharedCatalogue>,
     instances: BTreeMap<Text, Instance>,
+    /// Ids of instances by cluster.
+    by_cluster: BTreeMap<ClusterName, BTreeSet<Text>>,
     /// Request and instance of each token of a cluster.
     tokens: BTreeMap<(ClusterName, Text), (LaunchRequest, Text)>,
     /// Scheduled events: time, instance, event.
@@ -88,6 +90,7 @@ impl SimulatedCloud {
             faults,
             catalogue,
             instances: BTreeMap::new(),
+            by_cluster: BTreeMap::new(),
             tokens: BTreeMap::new(),
             event_queue: BTreeSet::new(),
             ledger: Ledger::default(),
@@ -227,8 +230,13 @@ impl SimulatedCloud {
         }
         self.ledger.record_launch(&instance, placement.token.clone(), placement.price);
         self.journal.record(now, &id, ChangeKind::State(InstanceState::Pending));
-        self.instances.insert(id, instance.clone());
+        self.insert(instance.clone());
         instance
+    }
+
+    fn insert(&mut self, instance: Instance) {
+        self.by_cluster.entry(instance.cluster.clone()).or_default().insert(instance.id.clone());
+        self.instances.insert(instance.id.clone(), instance);
     }
 
     /// Adds an instance that runs already, whatever the capacity and the rate limit, at the catalogue's price and without
@@ -240,7 +248,7 @@ impl SimulatedCloud {
         let option = Override { instance_type: instance.instance_type.clone(), zone: instance.zone.clone() };
         let instance = Instance { state: InstanceState::Running, ..instance };
         self.ledger.record_launch(&instance, Text::default(), self.price(&option, instance.capacity_type));
-        self.instances.insert(instance.id.clone(), instance);
+        self.insert(instance);
         true
     }
 
@@ -274,10 +282,9 @@ impl SimulatedCloud {
     }
 
     /// Instances of `cluster` that are not terminated and that the listing shows already.
-    pub fn list<'c>(&'c self, cluster: &'c ClusterName, now: Timestamp) -> impl Iterator<Item = &'c Instance> {
-        // The cheaper condition first: a cloud has the instances of many clusters.
-        let of_cluster = self.instances.values().filter(move |instance| instance.cluster == *cluster);
-        of_cluster.filter(move |instance| instance.state != InstanceState::Terminated && self.is_listed(instance, now))
+    pub fn list<'c>(&'c self, cluster: &ClusterName, now: Timestamp) -> impl Iterator<Item = &'c Instance> + use<'c> {
+        let alive = self.of_cluster(cluster).filter(|instance| instance.state != InstanceState::Terminated);
+        alive.filter(move |instance| self.is_listed(instance, now))
     }
 
     /// Instances that are not terminated and that the listing shows already.
@@ -344,6 +351,12 @@ impl SimulatedCloud {
     #[must_use]
     pub fn faults(&self) -> &FaultProfile {
         &self.faults
+    }
+
+    /// Instances of `cluster` by id, terminated or not.
+    pub fn of_cluster<'c>(&'c self, cluster: &ClusterName) -> impl Iterator<Item = &'c Instance> + use<'c> {
+        let ids = self.by_cluster.get(cluster).into_iter().flatten();
+        ids.filter_map(|id| self.instances.get(id))
     }
 
     /// All instances by id, terminated or not.
