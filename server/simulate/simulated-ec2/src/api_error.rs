@@ -23,15 +23,10 @@ impl ApiError {
     pub(crate) fn invalid(name: &str, value: &str) -> Self {
         Self::new("InvalidParameterValue", format!("Value ({value}) for parameter {name} is invalid."))
     }
-
-    /// The answer to a dry run that would have succeeded.
-    pub(crate) fn dry_run() -> Self {
-        Self::new("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
-    }
 }
 
 /// The status of an error code: throttling by EC2 and unavailability 503, internal errors and shortages 500,
-/// missing rights 403, things that the IAM API does not find 404, dry runs 412, all others 400 (API references:
+/// missing rights 403, things that the IAM API does not find 404, all others 400 (API references:
 /// common errors).
 fn status_of(code: &str) -> u16 {
     match code {
@@ -39,8 +34,7 @@ fn status_of(code: &str) -> u16 {
         "InternalError" | "InternalFailure" | "InsufficientInstanceCapacity" => 500,
         "UnauthorizedOperation" | "AccessDenied" | "AuthFailure" | "ExpiredToken" | "InvalidClientTokenId" => 403,
         "NoSuchEntity" | "ResourceNotFoundException" => 404,
-        "EntityAlreadyExists" | "DeleteConflict" | "LimitExceeded" => 409,
-        "DryRunOperation" => 412,
+        "EntityAlreadyExists" | "LimitExceeded" => 409,
         _ => 400,
     }
 }

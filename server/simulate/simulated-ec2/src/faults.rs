@@ -21,7 +21,6 @@ pub struct Faults {
     pub page_sizes: BTreeMap<String, usize>,
     /// Capacity of pools. The first entry that covers a pool counts; a pool without one has capacity.
     pub pools: Vec<PoolCapacity>,
-    pub quotas: Quotas,
     /// How long new things are invisible.
     pub lag: Lag,
     /// Faults of the delivery of messages to queues.
@@ -139,23 +138,11 @@ impl PoolCapacity {
     }
 }
 
-/// Quotas of the account. `None` is no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Quotas {
-    /// CPUs of on-demand instances that are not terminated (`VcpuLimitExceeded`).
-    pub on_demand_vcpus: Option<i64>,
-    /// CPUs of spot instances that are not terminated (`MaxSpotInstanceCountExceeded`).
-    pub spot_vcpus: Option<i64>,
-    /// Fleets that may still be created (`MaxFleetCountExceeded`); it decreases with each fleet.
-    pub fleets: Option<u64>,
-}
-
 /// How long new things are invisible, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Lag {
-    /// Instances, for DescribeInstances, DescribeInstanceStatus, TerminateInstances and CreateTags.
+    /// Instances, for all calls but CreateFleet.
     pub instances_ms: i64,
     /// Launch templates, for DescribeLaunchTemplates and CreateFleet.
     pub launch_templates_ms: i64,
@@ -169,8 +156,6 @@ pub struct Lag {
 pub struct Delivery {
     /// Share of messages that are delivered twice, in percent.
     pub duplicated_percent: u32,
-    /// Delay of a message, in milliseconds: minimum and maximum of a random value, which reorders them.
-    pub delay_ms: (i64, i64),
 }
 
 impl Faults {

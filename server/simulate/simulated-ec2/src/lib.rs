@@ -1,6 +1,6 @@
 //! A simulated EC2 account over HTTP, for the real AWS SDKs: EC2, IAM and STS in the query protocol, SSM, Pricing,
 //! SQS and EventBridge in the JSON protocol, EKS as REST, on one port. It shares no code with the adapter that it
-//! judges.
+//! judges, and has the actions and parameters that the adapter and its tests send (`account::operations`).
 //!
 //! Launched instances, their boot, interruption and end are those of [`cloud::simulated::SimulatedCloud`], which
 //! another interface may serve at the same time. What EC2 knows beside it is in `account`, without I/O. `faults`
@@ -29,7 +29,7 @@ pub use account::InstanceProfile;
 pub use call_log::{Call, FleetCall, FleetOverride, FleetProgress, Outcome};
 pub use catalogue::{RegionCatalogue, SpotRow, TypeRow};
 pub use endpoint::{Builder, SimulatedEc2};
-pub use faults::{Delivery, Effect, FaultRule, Faults, Lag, PoolCapacity, Quotas, Throttle};
+pub use faults::{Delivery, Effect, FaultRule, Faults, Lag, PoolCapacity, Throttle};
 pub use settings::{
     AccountSettings, Cluster, EKS_VERSIONS, Image, OwnershipTags, Reservation, Role, SecurityGroup, Subnet, Tags,
     TemplateSeed, VPC,

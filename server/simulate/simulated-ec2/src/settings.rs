@@ -1,15 +1,15 @@
 //! What an account contains when it is created: network, images, roles, clusters, templates, reservations.
 
 mod images;
-mod tags;
 
 use std::collections::BTreeMap;
 
+use model::Timestamp;
 use serde_json::Value;
 
 use crate::catalogue::RegionCatalogue;
+pub use crate::value::Tags;
 pub use images::{EKS_VERSIONS, Image};
-pub use tags::Tags;
 
 /// VPC of the seeded subnets.
 pub const VPC: &str = "vpc-0a1b2c3d4e5f60001";
@@ -50,12 +50,10 @@ pub struct SecurityGroup {
     pub tags: Tags,
 }
 
-/// A launch template with `versions` versions of equal content.
+/// A launch template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateSeed {
     pub name: String,
-    /// Number of the latest version.
-    pub versions: u64,
     /// Content by the parameter names of `LaunchTemplateData`, such as `ImageId`.
     pub data: BTreeMap<String, String>,
 }
@@ -99,6 +97,10 @@ impl Reservation {
             ends_ms: None,
             tags: Tags::new(),
         }
+    }
+
+    pub(crate) fn has_ended(&self, now: Timestamp) -> bool {
+        self.ends_ms.is_some_and(|end| now.as_millis() >= end)
     }
 }
 

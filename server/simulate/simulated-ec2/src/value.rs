@@ -1,5 +1,10 @@
 //! Responses as values: a tree that the query protocol writes as XML.
 
+use std::collections::BTreeMap;
+
+/// Tags of a resource, by key.
+pub type Tags = BTreeMap<String, String>;
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
     Text(String),

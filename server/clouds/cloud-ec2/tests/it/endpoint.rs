@@ -30,7 +30,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// An account in eu-west-1 with `subnet-a` and `subnet-b`, eight versions of the launch template `nodes`, and the
+    /// An account in eu-west-1 with `subnet-a` and `subnet-b`, the launch template `nodes`, and the
     /// image, the group and the profile of [`order`](super::order). In zone b, spot is cheaper for `m5.large` than any other price.
     pub(crate) async fn start() -> Self {
         Self::with(|_| ()).await
@@ -150,7 +150,7 @@ fn settings() -> AccountSettings {
         SecurityGroup { id: "sg-1".to_owned(), name: "nodes".to_owned(), ..settings.security_groups[0].clone() };
     settings.security_groups.push(group);
     settings.instance_profiles.insert("c1_nodes".to_owned(), "KarpenterNodeRole-c1".to_owned());
-    settings.launch_templates = vec![TemplateSeed { name: "nodes".to_owned(), versions: 8, data }];
+    settings.launch_templates = vec![TemplateSeed { name: "nodes".to_owned(), data }];
     settings.instance_profiles.insert("nodes".to_owned(), "KarpenterNodeRole-c1".to_owned());
     settings.catalogue.spot.retain(|row| row.instance_type != "m5.large" || row.zone != "eu-west-1b");
     settings.catalogue.spot.push(SpotRow::linux("m5.large", "eu-west-1b", "0.001"));

@@ -5,9 +5,11 @@ use std::time::Duration;
 use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::{DeleteMessageBatchRequestEntry, QueueAttributeName};
+use cloud::provider::CloudProvider;
 use simulated_ec2::Role;
 
 use super::endpoint::{Endpoint, http_client};
+use super::{adapter, order};
 
 /// A client of `$service` for the endpoint.
 macro_rules! client {
@@ -35,7 +37,8 @@ async fn ssm_leads_to_the_images_of_eks() {
     let ssm = client!(aws_sdk_ssm, ec2);
     let name = "/aws/service/bottlerocket/aws-k8s-1.35/arm64/latest/image_id";
     let image = ssm.get_parameter().name(name).send().await.unwrap().parameter.unwrap().value.unwrap();
-    let images = client!(aws_sdk_ec2, ec2).describe_images().image_ids(image).send().await.unwrap();
+    let named = aws_sdk_ec2::types::Filter::builder().name("image-id").values(image).build();
+    let images = client!(aws_sdk_ec2, ec2).describe_images().filters(named).send().await.unwrap();
     assert!(images.images()[0].name().unwrap().starts_with("bottlerocket-aws-k8s-1.35-arm64-v1.60.1-"));
     assert_eq!(code(ssm.get_parameter().name("/none").send().await).as_deref(), Some("ParameterNotFound"));
     ec2.fail("GetParameter", 0, "ThrottlingException");
@@ -62,7 +65,7 @@ async fn pricing_has_pages_of_products() {
 }
 
 #[tokio::test]
-async fn iam_makes_and_removes_a_profile() {
+async fn iam_makes_a_profile_with_a_role() {
     let ec2 = Endpoint::start().await;
     let iam = client!(aws_sdk_iam, ec2);
     let missing = iam.get_instance_profile().instance_profile_name("p").send().await.unwrap_err().into_service_error();
@@ -76,17 +79,12 @@ async fn iam_makes_and_removes_a_profile() {
     let found = iam.get_instance_profile().instance_profile_name("p").send().await.unwrap().instance_profile.unwrap();
     assert_eq!((found.path(), found.roles()[0].role_name(), found.tags()[0].key()), ("/karpenter/", role, "a"));
     assert_eq!(ec2.instance_profiles()["p"].role.as_deref(), Some(role));
-    let listed = iam.list_instance_profiles().path_prefix("/karpenter/").send().await.unwrap();
-    assert_eq!((listed.instance_profiles().len(), listed.is_truncated()), (1, false));
-    let in_use = iam.delete_instance_profile().instance_profile_name("p").send().await.unwrap_err();
-    assert!(in_use.into_service_error().is_delete_conflict_exception());
-    iam.remove_role_from_instance_profile().instance_profile_name("p").role_name(role).send().await.unwrap();
-    iam.delete_instance_profile().instance_profile_name("p").send().await.unwrap();
-    assert_eq!(iam.get_role().role_name(role).send().await.unwrap().role.unwrap().role_name(), role);
+    let again = iam.add_role_to_instance_profile().instance_profile_name("p").role_name(role).send().await.unwrap_err();
+    assert!(again.into_service_error().is_limit_exceeded_exception());
 }
 
 #[tokio::test]
-async fn eks_describes_the_cluster_and_its_access_entries() {
+async fn eks_describes_the_cluster_and_its_access_entry() {
     let ec2 = Endpoint::start().await;
     let eks = client!(aws_sdk_eks, ec2);
     let cluster = eks.describe_cluster().name("c1").send().await.unwrap().cluster.unwrap();
@@ -94,8 +92,7 @@ async fn eks_describes_the_cluster_and_its_access_entries() {
     assert_eq!(cluster.version(), Some("1.34"));
     let missing = eks.describe_cluster().name("c2").send().await.unwrap_err().into_service_error();
     assert!(missing.is_resource_not_found_exception(), "{missing:?}");
-    let entries = eks.list_access_entries().cluster_name("c1").send().await.unwrap();
-    let principal = &entries.access_entries()[0];
+    let principal = "arn:aws:iam::123456789012:role/KarpenterNodeRole-c1";
     let entry = eks.describe_access_entry().cluster_name("c1").principal_arn(principal).send().await.unwrap();
     assert_eq!(entry.access_entry.unwrap().r#type(), Some("EC2_LINUX"));
     let unknown = eks.describe_access_entry().cluster_name("c1").principal_arn("arn:aws:iam::1:role/x");
@@ -114,8 +111,6 @@ async fn sts_assumes_a_role_with_its_external_id() {
     let credentials = call().external_id("secret").send().await.unwrap().credentials.unwrap();
     assert!(credentials.access_key_id().starts_with("ASIA"));
     assert_eq!(ec2.calls()[0].caller, "AKIDTEST");
-    let identity = sts.get_caller_identity().send().await.unwrap();
-    assert_eq!(identity.account(), Some("123456789012"));
 }
 
 #[tokio::test]
@@ -124,14 +119,16 @@ async fn sqs_hands_messages_out_until_they_are_deleted() {
     let sqs = client!(aws_sdk_sqs, ec2);
     let missing = sqs.get_queue_url().queue_name("q").send().await.unwrap_err().into_service_error();
     assert!(missing.is_queue_does_not_exist(), "{missing:?}");
-    let create = sqs.create_queue().queue_name("q").attributes(QueueAttributeName::MessageRetentionPeriod, "300");
-    let url = create.send().await.unwrap().queue_url.unwrap();
+    let cloud = adapter(ec2.url());
+    cloud.queue_setup("q").apply(|_| ()).await.unwrap();
+    let url = sqs.get_queue_url().queue_name("q").send().await.unwrap().queue_url.unwrap();
     assert_eq!(url, format!("{}/123456789012/q", ec2.url()));
-    sqs.send_message().queue_url(&url).message_body("hello").send().await.unwrap();
+    let launched = cloud.launch(&order("a")).await.unwrap().instance.id;
     let receive = || sqs.receive_message().queue_url(&url).max_number_of_messages(10).visibility_timeout(20);
     let first = receive().send().await.unwrap();
-    assert_eq!(first.messages()[0].body(), Some("hello"));
+    assert!(first.messages()[0].body().unwrap().contains(&*launched));
     assert!(receive().send().await.unwrap().messages().is_empty());
+    // The instance has booted meanwhile, which is another message, and later than the first one.
     ec2.wait(Duration::from_secs(20));
     let again = receive().wait_time_seconds(20).send().await.unwrap();
     let entry = |id: &str, handle: &str| {
@@ -143,7 +140,6 @@ async fn sqs_hands_messages_out_until_they_are_deleted() {
     assert_eq!((deleted.successful()[0].id(), deleted.failed()[0].code()), ("a", "ReceiptHandleIsInvalid"));
     let all = sqs.get_queue_attributes().queue_url(&url).attribute_names(QueueAttributeName::All);
     let attributes = all.send().await.unwrap().attributes.unwrap();
-    assert_eq!(attributes[&QueueAttributeName::ApproximateNumberOfMessages], "0");
     assert_eq!(attributes[&QueueAttributeName::MessageRetentionPeriod], "300");
     sqs.delete_queue().queue_url(&url).send().await.unwrap();
 }

@@ -9,12 +9,22 @@ pub(crate) mod demand;
 pub(crate) mod demands;
 mod policy;
 
+use model::Timestamp;
+
 use self::demand::Demand;
 use self::policy::Policy;
-use super::session::Session;
 use crate::api_error::ApiError;
 use crate::service::Service;
-use crate::settings::Role;
+use crate::settings::{Role, Tags};
+
+/// A session of a role.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Session {
+    pub(crate) role: String,
+    pub(crate) arn: String,
+    pub(crate) tags: Tags,
+    pub(crate) expires: Timestamp,
+}
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Caller {

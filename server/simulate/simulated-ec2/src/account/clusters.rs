@@ -1,69 +1,52 @@
-//! EKS: DescribeCluster, ListAccessEntries, DescribeAccessEntry.
+//! What a node learns of its cluster and its image. EKS: DescribeCluster, DescribeAccessEntry; SSM: GetParameter.
 
 use serde_json::{Value, json};
 
+use super::context::Context;
 use crate::api_error::ApiError;
-use crate::query::paging::PageRequest;
 use crate::settings::{AccountSettings, Cluster};
 
-/// Maximum page of ListAccessEntries (API reference).
-const PAGE: usize = 100;
-
-/// The cluster `name`.
+/// The cluster that the call names.
 ///
 /// # Errors
 /// `ResourceNotFoundException`.
-fn find<'s>(settings: &'s AccountSettings, name: &str) -> Result<&'s Cluster, ApiError> {
+fn find<'s>(settings: &'s AccountSettings, call: &Context<'_>) -> Result<&'s Cluster, ApiError> {
+    let name = call.required("name")?;
     let unknown = || ApiError::new("ResourceNotFoundException", format!("No cluster found for name: {name}."));
     settings.clusters.iter().find(|cluster| cluster.name == name).ok_or_else(unknown)
 }
 
-pub(crate) fn describe(settings: &AccountSettings, name: &str) -> Result<Value, ApiError> {
-    let cluster = find(settings, name)?;
-    let subnets: Vec<&str> = settings.subnets.iter().map(|subnet| subnet.id.as_str()).collect();
-    let vpc = settings.subnets.first().map(|subnet| subnet.vpc.as_str());
+pub(crate) fn describe(settings: &AccountSettings, call: &Context<'_>) -> Result<Value, ApiError> {
+    let cluster = find(settings, call)?;
     Ok(json!({ "cluster": {
         "name": cluster.name,
-        "arn": format!("arn:aws:eks:{}:{}:cluster/{name}", settings.region, settings.account),
+        "arn": format!("arn:aws:eks:{}:{}:cluster/{}", settings.region, settings.account, cluster.name),
         "version": cluster.version,
         "endpoint": cluster.endpoint,
         "status": "ACTIVE",
         "certificateAuthority": { "data": cluster.certificate_authority },
         "kubernetesNetworkConfig": { "serviceIpv4Cidr": cluster.service_cidr, "ipFamily": "ipv4" },
-        "resourcesVpcConfig": { "subnetIds": subnets, "vpcId": vpc },
         "accessConfig": { "authenticationMode": cluster.authentication_mode },
     } }))
 }
 
-pub(crate) fn list_access_entries(
-    settings: &AccountSettings,
-    name: &str,
-    (size, token): (Option<usize>, Option<&str>),
-    limit: Option<usize>,
-) -> Result<Value, ApiError> {
-    let entries = &find(settings, name)?.access_entries;
-    let page = PageRequest::new(Some(size.unwrap_or(PAGE)), token, limit)
-        .map_err(|error| ApiError::new("InvalidParameterException", error.message))?;
-    let (page, token) = page.take_by_position(entries);
-    Ok(json!({ "accessEntries": page, "nextToken": token }))
-}
-
-pub(crate) fn describe_access_entry(
-    settings: &AccountSettings,
-    name: &str,
-    principal: &str,
-) -> Result<Value, ApiError> {
-    let unknown = || {
+pub(crate) fn describe_access_entry(settings: &AccountSettings, call: &Context<'_>) -> Result<Value, ApiError> {
+    let (cluster, principal) = (find(settings, call)?, call.required("principalArn")?);
+    if !cluster.access_entries.iter().any(|entry| entry == principal) {
         let message = format!("The specified principalArn could not be found: {principal}");
-        ApiError::new("ResourceNotFoundException", message)
-    };
-    let entries = &find(settings, name)?.access_entries;
-    let arn = entries.iter().find(|entry| *entry == principal).ok_or_else(unknown)?;
+        return Err(ApiError::new("ResourceNotFoundException", message));
+    }
     Ok(json!({ "accessEntry": {
-        "clusterName": name,
-        "principalArn": arn,
+        "clusterName": cluster.name,
+        "principalArn": principal,
         "type": "EC2_LINUX",
         "kubernetesGroups": ["system:nodes"],
         "username": "system:node:{{EC2PrivateDNSName}}",
     } }))
+}
+
+pub(crate) fn get_parameter(settings: &AccountSettings, call: &Context<'_>) -> Result<Value, ApiError> {
+    let name = call.required("Name")?;
+    let value = settings.parameters.get(name).ok_or_else(|| ApiError::new("ParameterNotFound", ""))?;
+    Ok(json!({ "Parameter": { "Name": name, "Type": "String", "Value": value, "Version": 1, "DataType": "text" } }))
 }

@@ -6,6 +6,7 @@ use model::Timestamp;
 use model::interruption::InterruptionKind;
 use serde_json::{Value, json};
 
+use super::context::civil;
 use super::instances::state_name;
 use super::region::Region;
 
@@ -95,8 +96,4 @@ fn time(at: Timestamp) -> String {
 /// As AWS Health writes times: `Thu, 27 Aug 2026 05:00:00 GMT`.
 fn rfc_2822(at: Timestamp) -> String {
     civil(at).strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
-}
-
-fn civil(at: Timestamp) -> jiff::Timestamp {
-    jiff::Timestamp::from_millisecond(at.as_millis()).unwrap_or_default()
 }

@@ -1,28 +1,27 @@
-//! CreateFleet of type `instant`, and dry runs of RunInstances.
+//! CreateFleet of type `instant`.
 //!
 //! How capacity enters: a pool (instance type, zone, capacity type) either has capacity for a number of instances
 //! or has none, by the switchboard and by the fault profile of the cloud; there is no measure of how much more one
-//! pool has than another. A strategy orders the pools ([`strategy`]), and instances are launched from the first
-//! pool with capacity, then the next. A pool that was tried without success is an error of the response, also when
+//! pool has than another. Instances are launched from the cheapest pool with capacity, then the next. A pool that was tried without success is an error of the response, also when
 //! another pool has fulfilled the target. Overrides that can never launch, because of their template, image,
 //! network or profile, are always errors of the response ([`resolve`]).
 
 mod launch;
-mod request;
+pub(crate) mod request;
 pub(crate) mod resolve;
-mod rights;
-mod strategy;
 
 use std::collections::BTreeMap;
 
 use self::launch::Launcher;
 use self::request::FleetRequest;
 use self::resolve::{Candidate, LaunchError, Resolver};
+use super::authorization::demand::Demand;
 use super::context::Context;
 use super::instances::Instances;
 use super::launch_templates::check_tags;
 use crate::api_error::ApiError;
 use crate::query::parameters::Parameters;
+use crate::service::Service;
 use crate::value::Fields;
 
 /// Client tokens with the calls and answers that they stand for.
@@ -48,8 +47,8 @@ impl Fleets {
         }
         let request = FleetRequest::read(call.parameters)?;
         check_tags(&request.instance_tags)?;
-        let options = rights::authorized(resolver.options(&request, call)?, resolver, &request, call);
-        call.end_dry_run()?;
+        let options = resolver.options(&request, call)?.into_iter();
+        let options = options.map(|option| authorized(option?, resolver, &request, call)).collect();
         let answer = self.fulfil(&request, options, resolver, instances, call);
         if let Some(token) = token {
             self.tokens.insert(token.to_owned(), (call.parameters.clone(), answer.clone()));
@@ -57,27 +56,17 @@ impl Fleets {
         Ok(answer)
     }
 
-    /// The quota of fleets comes first: a fleet that launches nothing counts too. Options that cannot launch are
-    /// set aside before the others are ordered, so that they are errors whatever is launched.
+    /// Options that cannot launch are errors whatever is launched.
     fn fulfil(
         &mut self,
         request: &FleetRequest,
-        mut options: Vec<Resolved>,
+        options: Vec<Resolved>,
         resolver: &Resolver<'_>,
         instances: &mut Instances,
         call: &mut Context<'_>,
     ) -> Fields {
         self.created += 1;
         let fleet = format!("fleet-{:08x}-0000-4000-8000-{:012x}", self.created, call.now.as_millis());
-        if !call.faults.take_fleet() {
-            let quota = |option: Resolved| match option {
-                Ok(candidate) => {
-                    Err(candidate.fails("MaxFleetCountExceeded", "You have reached the maximum number of fleets."))
-                }
-                failed => failed,
-            };
-            options = options.into_iter().map(quota).collect();
-        }
         let (mut candidates, mut errors) = (Vec::new(), Vec::new());
         for option in options {
             match option {
@@ -85,7 +74,8 @@ impl Fleets {
                 Err(error) => errors.push(error),
             }
         }
-        strategy::order(&mut candidates, request.strategy);
+        // Equal ones stay in the order of the request, and a pool without a price comes last.
+        candidates.sort_by_key(|candidate| candidate.price.map_or(i64::MAX, |price| price.0));
         let mut launcher = Launcher { request, fleet: &fleet, region: resolver.region, instances, call };
         let (groups, failed) = launcher.launch(&candidates);
         errors.extend(failed);
@@ -93,21 +83,18 @@ impl Fleets {
     }
 }
 
+/// The option, if the caller may launch it: each launch is checked, beside CreateFleet for the whole call.
+fn authorized(option: Candidate, resolver: &Resolver<'_>, request: &FleetRequest, call: &Context<'_>) -> Resolved {
+    if !call.caller.is_judged() {
+        return Ok(option);
+    }
+    match call.caller.check(Service::Ec2, Demand::of_launch(&option, resolver, request, call)) {
+        Ok(()) => Ok(option),
+        Err(error) => Err(option.fails(&error.code, error.message)),
+    }
+}
+
 fn mismatch() -> ApiError {
     let message = "The client token was used with other parameters in an earlier request.";
     ApiError::new("IdempotentParameterMismatch", message)
-}
-
-/// RunInstances, of which only the dry run is simulated.
-///
-/// # Errors
-/// `DryRunOperation` for a launch that would succeed, else its error.
-pub(crate) fn run_instances(resolver: &Resolver<'_>, call: &Context<'_>) -> Result<Fields, ApiError> {
-    if !call.parameters.is_true("DryRun") {
-        let message = "The simulation has RunInstances as a dry run only; CreateFleet launches instances";
-        return Err(ApiError::new("UnsupportedOperation", message));
-    }
-    check_tags(&call.parameters.tags_of("instance"))?;
-    resolver.direct(call)?;
-    Err(ApiError::dry_run())
 }

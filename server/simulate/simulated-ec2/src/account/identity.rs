@@ -1,12 +1,12 @@
-//! STS: AssumeRole, AssumeRoleWithWebIdentity and GetCallerIdentity, and the sessions that they make.
+//! STS: AssumeRole, and the sessions that it makes.
 
 use std::collections::BTreeMap;
 
 use model::{Millis, Timestamp};
 
+use super::authorization::Session;
 use super::context::{Context, iso};
 use super::instance_profiles::InstanceProfiles;
-use super::session::Session;
 use crate::api_error::ApiError;
 use crate::service::Service;
 use crate::settings::{Role, Tags};
@@ -63,28 +63,22 @@ impl Sessions {
         }
     }
 
-    /// Answers an action of STS; `None` for one that is not simulated.
-    pub(crate) fn answer(
+    /// AssumeRole.
+    ///
+    /// # Errors
+    /// An invalid name, tag or lifetime, and `AccessDenied` where the role does not trust the caller.
+    pub(crate) fn assume(
         &mut self,
         account: &str,
         profiles: &InstanceProfiles,
-        caller: &str,
         call: &Context<'_>,
-    ) -> Option<Result<Fields, ApiError>> {
-        Some(match call.action {
-            "AssumeRole" | "AssumeRoleWithWebIdentity" => self.assume(account, profiles, call),
-            "GetCallerIdentity" => Ok(self.identity(account, caller)),
-            _ => return None,
-        })
-    }
-
-    fn assume(&mut self, account: &str, profiles: &InstanceProfiles, call: &Context<'_>) -> Result<Fields, ApiError> {
-        let (arn, name) = (call.parameters.required("RoleArn")?, call.parameters.required("RoleSessionName")?);
+    ) -> Result<Fields, ApiError> {
+        let (arn, name) = (call.required("RoleArn")?, call.required("RoleSessionName")?);
         let tags = call.parameters.tags("Tags.member");
         check_request(name, &tags)?;
         let role = arn.rsplit('/').next().unwrap_or_default();
         let role = profiles.role(role).filter(|_| arn.starts_with(&format!("arn:aws:iam::{account}:role/")));
-        let role = role.filter(|role| trusts(role, call, &tags)).ok_or_else(|| denied(call.action, arn))?;
+        let role = role.filter(|role| trusts(role, call, &tags)).ok_or_else(|| denied(arn))?;
         let seconds = call.parameters.number("DurationSeconds")?.unwrap_or(LIFETIME_S);
         if !LIFETIMES_S.contains(&seconds) {
             return Err(ApiError::new("ValidationError", format!("{seconds} seconds are no allowed lifetime")));
@@ -105,12 +99,6 @@ impl Sessions {
         let user = Fields::new().with("AssumedRoleId", format!("AROA{}:{name}", role.name)).with("Arn", &session.arn);
         self.by_key.insert(key, session);
         Ok(Fields::new().with("Credentials", credentials).with("AssumedRoleUser", user))
-    }
-
-    fn identity(&self, account: &str, caller: &str) -> Fields {
-        let arn = self.by_key.get(caller).map(|session| session.arn.clone());
-        let arn = arn.unwrap_or_else(|| format!("arn:aws:iam::{account}:user/{caller}"));
-        Fields::new().with("Arn", arn).with("UserId", caller).with("Account", account)
     }
 }
 
@@ -138,6 +126,6 @@ fn check_request(name: &str, tags: &Tags) -> Result<(), ApiError> {
     }
 }
 
-fn denied(action: &str, arn: &str) -> ApiError {
-    ApiError::new("AccessDenied", format!("User is not authorized to perform: sts:{action} on resource: {arn}"))
+fn denied(arn: &str) -> ApiError {
+    ApiError::new("AccessDenied", format!("User is not authorized to perform: sts:AssumeRole on resource: {arn}"))
 }

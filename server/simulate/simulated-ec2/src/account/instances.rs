@@ -1,7 +1,6 @@
 //! What EC2 knows of instances beside the cloud's own book of their states: tags, network, image, reservation.
 
 pub(crate) mod describe;
-mod spot_requests;
 pub(crate) mod status;
 
 use std::borrow::Cow;
@@ -13,6 +12,7 @@ use model::{CapacityType, Millis, Timestamp};
 
 use super::addresses::{Addresses, Lease};
 use super::context::Context;
+use super::launch_templates::check_tags;
 use crate::api_error::ApiError;
 use crate::settings::{OwnershipTags, Tags};
 use crate::value::Fields;
@@ -27,17 +27,10 @@ pub(crate) struct Details {
     pub(crate) image: String,
     pub(crate) subnet: String,
     pub(crate) groups: Vec<String>,
-    pub(crate) profile: Option<String>,
     pub(crate) lease: Lease,
-    pub(crate) token: String,
     pub(crate) reservation: Option<String>,
-    /// The reservation that the launch named.
-    pub(crate) reservation_target: Option<String>,
-    pub(crate) reservation_preference: Option<String>,
-    /// `capacity-block` or `interruptible-capacity-reservation`.
+    /// `interruptible-capacity-reservation`.
     pub(crate) market: Option<String>,
-    pub(crate) monitoring: bool,
-    pub(crate) metadata_options: Vec<(String, String)>,
 }
 
 /// Details of instances, and the addresses that they use.
@@ -46,6 +39,8 @@ pub(crate) struct Instances {
     details: BTreeMap<String, Details>,
     reserved: BTreeMap<String, u32>,
     pub(crate) addresses: Addresses,
+    /// Whether an instance was tagged with another cluster than the cloud's book says.
+    reattributed: bool,
     /// Position in the changes of the cloud.
     position: u64,
 }
@@ -58,7 +53,7 @@ impl Instances {
         self.details.insert(id.to_owned(), details);
     }
 
-    pub(crate) fn details(&self, id: &str) -> Option<&Details> {
+    fn details(&self, id: &str) -> Option<&Details> {
         self.details.get(id)
     }
 
@@ -104,41 +99,39 @@ impl Instances {
 
     /// TerminateInstances: all or none.
     pub(crate) fn terminate(&self, call: &mut Context<'_>) -> Result<Fields, ApiError> {
-        let ids: Vec<String> = call.parameters.list("InstanceId").into_iter().map(str::to_owned).collect();
+        let ids = call.parameters.list("InstanceId");
         if ids.is_empty() {
             return Err(ApiError::missing("InstanceId"));
         }
-        for id in &ids {
-            find(call, id)?;
-        }
-        call.end_dry_run()?;
+        let before =
+            ids.iter().map(|id| find(call, id).map(|instance| instance.state)).collect::<Result<Vec<_>, _>>()?;
         let mut changes = Vec::new();
-        for id in &ids {
-            let before = find(call, id)?.state;
-            let (cloud, now) = (&mut *call.cloud, call.now);
-            cloud.shut_down(id, now);
-            let after = cloud.describe(id).map_or(before, |instance| instance.state);
+        for (id, before) in ids.into_iter().zip(before) {
+            call.cloud.shut_down(id, call.now);
+            let after = call.cloud.describe(id).map_or(before, |instance| instance.state);
             let states = Fields::new().with("instanceId", id).with("currentState", state(after));
             changes.push(states.with("previousState", state(before)));
         }
         Ok(Fields::new().list("instancesSet", changes))
     }
 
-    /// Adds tags to an instance.
+    /// CreateTags of instances.
     ///
     /// # Errors
     /// An unknown instance, and tags that EC2 refuses.
-    pub(crate) fn add_tags(
-        &mut self,
-        call: &Context<'_>,
-        id: &str,
-        tags: &Tags,
-        ownership: &OwnershipTags,
-    ) -> Result<(), ApiError> {
-        let mut merged = self.tags(find(call, id)?, ownership).into_owned();
-        merged.extend(tags.clone());
-        self.details.entry(id.to_owned()).or_default().tags = merged;
-        Ok(())
+    pub(crate) fn create_tags(&mut self, call: &Context<'_>, ownership: &OwnershipTags) -> Result<Fields, ApiError> {
+        let (ids, tags) = (call.parameters.list("ResourceId"), call.parameters.tags("Tag"));
+        if ids.is_empty() || tags.is_empty() {
+            return Err(ApiError::missing(if ids.is_empty() { "ResourceId" } else { "Tag" }));
+        }
+        check_tags(&tags)?;
+        for id in ids {
+            let mut merged = self.tags(find(call, id)?, ownership).into_owned();
+            merged.extend(tags.clone());
+            self.details.entry(id.to_owned()).or_default().tags = merged;
+        }
+        self.reattributed |= tags.contains_key(&ownership.cluster);
+        Ok(Fields::new().with("return", true))
     }
 }
 
@@ -186,7 +179,7 @@ pub(crate) fn state_name(state: InstanceState) -> &'static str {
 }
 
 /// `instanceLifecycle`; `None` for on-demand.
-pub(crate) fn lifecycle(instance: &Instance, details: Option<&Details>) -> Option<String> {
+fn lifecycle(instance: &Instance, details: Option<&Details>) -> Option<String> {
     match instance.capacity_type {
         CapacityType::Spot => Some("spot".to_owned()),
         _ => details.and_then(|details| details.market.clone()),

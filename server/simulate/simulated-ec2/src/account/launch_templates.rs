@@ -1,27 +1,26 @@
 //! Launch templates: CreateLaunchTemplate, DescribeLaunchTemplates, DeleteLaunchTemplate.
 
-pub(crate) mod content;
+mod content;
 
 use std::collections::BTreeMap;
 
 use model::Timestamp;
 
-use super::context::{Context, iso};
+use super::context::{Context, iso, tag_set};
 use crate::api_error::ApiError;
 use crate::query::filters::Filters;
 use crate::query::parameters::Parameters;
 use crate::settings::{Tags, TemplateSeed};
-use crate::value::{Fields, Node};
+use crate::value::Fields;
 
 /// Maximum number of tags of a resource.
 const MAX_TAGS: usize = 50;
 
-/// A launch template. All its versions have the same content, because no action here makes another version.
+/// A launch template. It has one version, because no action here makes another.
 #[derive(Debug, Clone)]
 pub(crate) struct LaunchTemplate {
     pub(crate) id: String,
     pub(crate) name: String,
-    pub(crate) versions: u64,
     pub(crate) data: Parameters,
     pub(crate) tags: Tags,
     created: Timestamp,
@@ -41,27 +40,20 @@ impl LaunchTemplates {
         let mut templates = Self::default();
         for seed in seeds {
             let data = Parameters::new(seed.data.clone());
-            templates.insert(&seed.name, seed.versions, data, Tags::new(), Timestamp::from_millis(0));
+            templates.insert(&seed.name, data, Tags::new(), Timestamp::from_millis(0));
         }
         templates
     }
 
-    fn insert(
-        &mut self,
-        name: &str,
-        versions: u64,
-        data: Parameters,
-        tags: Tags,
-        created: Timestamp,
-    ) -> &LaunchTemplate {
+    fn insert(&mut self, name: &str, data: Parameters, tags: Tags, created: Timestamp) -> &LaunchTemplate {
         self.created += 1;
         let id = format!("lt-{:017x}", self.created);
-        let template = LaunchTemplate { id, name: name.to_owned(), versions, data, tags, created };
+        let template = LaunchTemplate { id, name: name.to_owned(), data, tags, created };
         self.by_name.entry(name.to_owned()).insert_entry(template).into_mut()
     }
 
     pub(crate) fn create(&mut self, call: &Context<'_>) -> Result<Fields, ApiError> {
-        let name = call.parameters.required("LaunchTemplateName")?;
+        let name = call.required("LaunchTemplateName")?;
         check_name(name)?;
         let token = call.parameters.get("ClientToken");
         if let Some(earlier) = token.and_then(|token| self.of_token(token, call.parameters)) {
@@ -75,8 +67,7 @@ impl LaunchTemplates {
             let message = format!("Launch template name {name} already in use.");
             return Err(ApiError::new("InvalidLaunchTemplateName.AlreadyExistsException", message));
         }
-        call.end_dry_run()?;
-        let created = Fields::new().with("launchTemplate", shown(self.insert(name, 1, data, tags, call.now)));
+        let created = Fields::new().with("launchTemplate", shown(self.insert(name, data, tags, call.now)));
         if let Some(token) = token {
             self.tokens.insert(token.to_owned(), (call.parameters.clone(), name.to_owned()));
         }
@@ -95,47 +86,18 @@ impl LaunchTemplates {
     }
 
     pub(crate) fn describe(&self, call: &Context<'_>) -> Result<Fields, ApiError> {
-        let filters = Filters::read(call.parameters, &["launch-template-name", "create-time"], true)?;
-        let (names, ids) = (call.parameters.list("LaunchTemplateName"), call.parameters.list("LaunchTemplateId"));
+        let filters = Filters::read(call.parameters, &["tag:", "tag-key"])?;
         let lag = call.faults.lag().launch_templates_ms;
-        let is_visible = |template: &&LaunchTemplate| call.is_visible(template.created, lag);
-        for name in &names {
-            self.by_name.get(*name).filter(is_visible).ok_or_else(|| unknown_name(name))?;
-        }
-        for id in &ids {
-            self.by_id(id).filter(is_visible).ok_or_else(|| unknown_id(id))?;
-        }
-        let is_named = |template: &&LaunchTemplate| {
-            names.is_empty() && ids.is_empty()
-                || names.contains(&template.name.as_str())
-                || ids.contains(&template.id.as_str())
-        };
-        let passes = |template: &&LaunchTemplate| {
-            filters.pass(&template.tags, |field| match field {
-                "launch-template-name" => vec![template.name.clone()],
-                _ => vec![iso(template.created)],
-            })
-        };
-        let found = self.by_name.values().filter(is_visible).filter(is_named).filter(passes);
-        let (page, token) = call.page()?.take(found, |template| template.name.clone());
+        let passes =
+            |template: &&LaunchTemplate| call.is_visible(template.created, lag) && filters.pass(&template.tags, |_| "");
+        let (page, token) = call.page()?.take(self.by_name.values(), |template| &template.name, passes);
         Ok(Fields::new().list("launchTemplates", page.into_iter().map(shown)).maybe("nextToken", token))
     }
 
     pub(crate) fn delete(&mut self, call: &Context<'_>) -> Result<Fields, ApiError> {
-        let name = match (call.parameters.get("LaunchTemplateName"), call.parameters.get("LaunchTemplateId")) {
-            (Some(name), None) => {
-                self.by_name.contains_key(name).then(|| name.to_owned()).ok_or_else(|| unknown_name(name))?
-            }
-            (None, Some(id)) => self.by_id(id).map(|found| found.name.clone()).ok_or_else(|| unknown_id(id))?,
-            (Some(_), Some(_)) => {
-                let message = "Specify either the name or the id of a launch template, not both";
-                return Err(ApiError::new("InvalidParameterCombination", message));
-            }
-            (None, None) => return Err(ApiError::missing("LaunchTemplateId")),
-        };
-        call.end_dry_run()?;
-        let removed = self.by_name.remove(&name);
-        Ok(Fields::new().maybe("launchTemplate", removed.as_ref().map(shown)))
+        let name = call.required("LaunchTemplateName")?;
+        let removed = self.by_name.remove(name).ok_or_else(|| unknown_name(name))?;
+        Ok(Fields::new().with("launchTemplate", shown(&removed)))
     }
 
     pub(crate) fn named(&self, name: &str) -> Option<&LaunchTemplate> {
@@ -146,54 +108,28 @@ impl LaunchTemplates {
         self.by_name.values().find(|template| template.id == id)
     }
 
-    /// The template and version that a launch refers to, by the names of `LaunchTemplateSpecification`.
+    /// The template that a launch refers to, by the names of `LaunchTemplateSpecification`.
     ///
     /// # Errors
-    /// An unknown name, id or version.
-    pub(crate) fn resolve(
-        &self,
-        reference: &Parameters,
-        call: &Context<'_>,
-    ) -> Result<(&LaunchTemplate, u64), ApiError> {
+    /// An unknown name or version.
+    pub(crate) fn resolve(&self, reference: &Parameters, call: &Context<'_>) -> Result<&LaunchTemplate, ApiError> {
         let lag = call.faults.lag().launch_templates_ms;
-        let visible =
-            |found: Option<&'_ LaunchTemplate>| found.is_some_and(|found| call.is_visible(found.created, lag));
-        let template = match (reference.get("LaunchTemplateName"), reference.get("LaunchTemplateId")) {
-            (Some(name), _) => {
-                self.by_name.get(name).filter(|found| visible(Some(found))).ok_or_else(|| unknown_name(name))?
+        let name = reference.required("LaunchTemplateName")?;
+        let found = self.by_name.get(name).filter(|found| call.is_visible(found.created, lag));
+        let template = found.ok_or_else(|| unknown_name(name))?;
+        match reference.get("Version") {
+            None | Some("1" | "$Default" | "$Latest") => Ok(template),
+            Some(version) => {
+                let message = format!("Could not find launch template version {version} of {name}");
+                Err(ApiError::new("InvalidLaunchTemplateId.VersionNotFound", message))
             }
-            (None, Some(id)) => self.by_id(id).filter(|found| visible(Some(found))).ok_or_else(|| unknown_id(id))?,
-            (None, None) => return Err(ApiError::missing("LaunchTemplateSpecification")),
-        };
-        let version = match reference.get("Version") {
-            None | Some("$Default") => 1,
-            Some("$Latest") => template.versions,
-            Some(number) => number.parse().map_err(|_| ApiError::invalid("Version", number))?,
-        };
-        if version == 0 || version > template.versions {
-            let message = format!("Could not find launch template version {version} of {}", template.name);
-            return Err(ApiError::new("InvalidLaunchTemplateId.VersionNotFound", message));
         }
-        Ok((template, version))
-    }
-
-    /// Adds tags to the template with this id; false when there is none.
-    pub(crate) fn add_tags(&mut self, id: &str, tags: &Tags) -> bool {
-        let found = self.by_name.values_mut().find(|template| template.id == id);
-        found.map(|template| template.tags.extend(tags.clone())).is_some()
     }
 }
 
 fn unknown_name(name: &str) -> ApiError {
     let message = format!("At least one of the launch templates specified in the request does not exist: {name}");
     ApiError::new("InvalidLaunchTemplateName.NotFoundException", message)
-}
-
-fn unknown_id(id: &str) -> ApiError {
-    ApiError::new(
-        "InvalidLaunchTemplateId.NotFound",
-        format!("The specified launch template, with template ID {id}, does not exist."),
-    )
 }
 
 /// 3 to 128 letters, digits and `().-/_` (API reference: CreateLaunchTemplate).
@@ -224,18 +160,12 @@ pub(crate) fn check_tags(tags: &Tags) -> Result<(), ApiError> {
     }
 }
 
-/// Tags as a response has them.
-pub(crate) fn tag_set(tags: &Tags) -> Node {
-    let pair = |(key, value): (&String, &String)| Fields::new().with("key", key).with("value", value).into();
-    Node::List(tags.iter().map(pair).collect())
-}
-
 fn shown(template: &LaunchTemplate) -> Fields {
     Fields::new()
         .with("launchTemplateId", &template.id)
         .with("launchTemplateName", &template.name)
         .with("createTime", iso(template.created))
         .with("defaultVersionNumber", 1_u64)
-        .with("latestVersionNumber", template.versions)
+        .with("latestVersionNumber", 1_u64)
         .with("tagSet", tag_set(&template.tags))
 }

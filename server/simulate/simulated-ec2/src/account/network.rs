@@ -1,130 +1,124 @@
-//! DescribeSubnets, DescribeSecurityGroups, DescribeAvailabilityZones, DescribePlacementGroups.
+//! What a launch is made of in the account: DescribeSubnets, DescribeSecurityGroups, DescribeImages,
+//! DescribeCapacityReservations, and DescribeAvailabilityZones.
+
+use model::Timestamp;
 
 use super::addresses::Addresses;
-use super::context::Context;
-use super::launch_templates::tag_set;
+use super::context::{Context, iso, tag_set};
+use super::instances::Instances;
 use super::region::Region;
 use crate::api_error::ApiError;
 use crate::query::filters::Filters;
-use crate::settings::{SecurityGroup, Subnet, Tags};
+use crate::settings::{Image, Reservation, SecurityGroup, Subnet};
 use crate::value::Fields;
 
-const SUBNET_FILTERS: [&str; 5] = ["availability-zone", "availability-zone-id", "state", "subnet-id", "vpc-id"];
-const GROUP_FILTERS: [&str; 3] = ["group-id", "group-name", "vpc-id"];
-const ZONE_FILTERS: [&str; 7] =
-    ["group-name", "opt-in-status", "region-name", "state", "zone-id", "zone-name", "zone-type"];
-
 pub(crate) fn describe_subnets(region: &Region, addresses: &Addresses, call: &Context<'_>) -> Result<Fields, ApiError> {
-    let filters = Filters::read(call.parameters, &SUBNET_FILTERS, true)?;
-    let ids = call.parameters.list("SubnetId");
-    for id in &ids {
-        let unknown = || ApiError::new("InvalidSubnetID.NotFound", format!("The subnet ID '{id}' does not exist"));
-        region.subnet(id).ok_or_else(unknown)?;
-    }
-    let passes = |subnet: &&Subnet| {
-        let field = |name: &str| match name {
-            "availability-zone" => subnet.zone.clone(),
-            "availability-zone-id" => region.zone_id(&subnet.zone).to_owned(),
-            "state" => "available".to_owned(),
-            "subnet-id" => subnet.id.clone(),
-            _ => subnet.vpc.clone(),
-        };
-        (ids.is_empty() || ids.contains(&subnet.id.as_str())) && filters.pass(&subnet.tags, |name| vec![field(name)])
-    };
     let shown = |subnet: &Subnet| {
-        let [a, b, c, d] = subnet.cidr.0;
         Fields::new()
             .with("subnetId", &subnet.id)
-            .with("state", "available")
             .with("vpcId", &subnet.vpc)
-            .with("cidrBlock", format!("{a}.{b}.{c}.{d}/{}", subnet.cidr.1))
             .with("availableIpAddressCount", addresses.free(subnet))
             .with("availabilityZone", &subnet.zone)
             .with("availabilityZoneId", region.zone_id(&subnet.zone))
-            .with("ownerId", &region.settings().account)
-            .with("mapPublicIpOnLaunch", false)
             .with("tagSet", tag_set(&subnet.tags))
     };
-    let (page, token) = call.page()?.take_by_position(region.settings().subnets.iter().filter(passes));
-    Ok(Fields::new().list("subnetSet", page.into_iter().map(shown)).maybe("nextToken", token))
+    let (known, subnets) = (["tag:", "tag-key", "subnet-id"], &region.settings().subnets);
+    call.filtered("subnetSet", &known, subnets, |filters, subnet| filters.pass(&subnet.tags, |_| &subnet.id), shown)
 }
 
 pub(crate) fn describe_security_groups(region: &Region, call: &Context<'_>) -> Result<Fields, ApiError> {
-    let filters = Filters::read(call.parameters, &GROUP_FILTERS, true)?;
-    let (ids, names) = (call.parameters.list("GroupId"), call.parameters.list("GroupName"));
-    let groups = &region.settings().security_groups;
-    let unknown =
-        |wanted: &str| ApiError::new("InvalidGroup.NotFound", format!("The security group '{wanted}' does not exist"));
-    for id in &ids {
-        region.security_group(id).ok_or_else(|| unknown(id))?;
-    }
-    for name in &names {
-        groups.iter().find(|group| group.name == *name).ok_or_else(|| unknown(name))?;
-    }
-    let passes = |group: &&SecurityGroup| {
-        let field = |name: &str| match name {
-            "group-id" => group.id.clone(),
-            "group-name" => group.name.clone(),
-            _ => group.vpc.clone(),
-        };
-        let named = ids.is_empty() && names.is_empty()
-            || ids.contains(&group.id.as_str())
-            || names.contains(&group.name.as_str());
-        named && filters.pass(&group.tags, |name| vec![field(name)])
+    let passes = |filters: &Filters, group: &&SecurityGroup| {
+        let field = |name: &str| if name == "group-id" { group.id.as_str() } else { group.name.as_str() };
+        filters.pass(&group.tags, field)
     };
     let shown = |group: &SecurityGroup| {
         Fields::new()
             .with("groupId", &group.id)
             .with("groupName", &group.name)
-            .with("groupDescription", &group.name)
             .with("vpcId", &group.vpc)
-            .with("ownerId", &region.settings().account)
             .with("tagSet", tag_set(&group.tags))
     };
-    let (page, token) = call.page()?.take_by_position(groups.iter().filter(passes));
-    Ok(Fields::new().list("securityGroupInfo", page.into_iter().map(shown)).maybe("nextToken", token))
+    let known = ["tag:", "tag-key", "group-id", "group-name"];
+    call.filtered("securityGroupInfo", &known, &region.settings().security_groups, passes, shown)
 }
 
-pub(crate) fn describe_zones(region: &Region, call: &Context<'_>) -> Result<Fields, ApiError> {
-    let filters = Filters::read(call.parameters, &ZONE_FILTERS, false)?;
-    let (names, ids) = (call.parameters.list("ZoneName"), call.parameters.list("ZoneId"));
-    let name = &region.settings().region;
-    let passes = |(zone, id): &&(String, String)| {
-        let field = |filter: &str| match filter {
-            "zone-name" => zone.clone(),
-            "zone-id" => id.clone(),
-            "opt-in-status" => "opt-in-not-required".to_owned(),
-            "state" => "available".to_owned(),
-            "zone-type" => "availability-zone".to_owned(),
-            _ => name.clone(),
+/// Zones, of which there are no pages.
+pub(crate) fn describe_zones(region: &Region) -> Fields {
+    let shown = |(zone, id): &(String, String)| Fields::new().with("zoneName", zone).with("zoneId", id);
+    Fields::new().list("availabilityZoneInfo", region.catalogue().zones.iter().map(shown))
+}
+
+/// Images of the owners that the call names, else of all. Deprecated ones are left out unless it asks for them.
+pub(crate) fn describe_images(region: &Region, call: &Context<'_>) -> Result<Fields, ApiError> {
+    let (owners, now) = (call.parameters.list("Owner"), iso(call.now));
+    let with_deprecated = call.parameters.is_true("IncludeDeprecated");
+    let is_owner = |image: &Image, owner: &str| match owner {
+        "self" => image.owner == region.settings().account,
+        other => image.owner == other || image.owner_alias.as_deref() == Some(other),
+    };
+    let passes = |filters: &Filters, image: &&Image| {
+        let is_hidden = !with_deprecated && image.deprecated.as_ref().is_some_and(|at| *at <= now);
+        let field = |name: &str| match name {
+            "image-id" => image.id.as_str(),
+            "name" => &image.name,
+            _ => &image.state,
         };
-        let is_named =
-            names.is_empty() && ids.is_empty() || names.contains(&zone.as_str()) || ids.contains(&id.as_str());
-        is_named && filters.pass(&Tags::new(), |filter| vec![field(filter)])
+        let owned = owners.is_empty() || owners.iter().any(|owner| is_owner(image, owner));
+        !is_hidden && owned && filters.pass(&image.tags, field)
     };
-    let shown = |(zone, id): &(String, String)| {
+    let shown = |image: &Image| {
         Fields::new()
-            .with("zoneName", zone)
-            .with("zoneId", id)
-            .with("zoneState", "available")
-            .with("regionName", name)
-            .with("groupName", name)
-            .with("optInStatus", "opt-in-not-required")
-            .with("zoneType", "availability-zone")
+            .with("imageId", &image.id)
+            .with("imageState", &image.state)
+            .with("imageOwnerId", &image.owner)
+            .with("creationDate", &image.created)
+            .with("architecture", &image.architecture)
+            .with("name", &image.name)
+            .maybe("deprecationTime", image.deprecated.as_ref())
+            .with("tagSet", tag_set(&image.tags))
     };
-    // The call has no pages.
-    let zones = region.catalogue().zones.iter().filter(passes).map(shown);
-    Ok(Fields::new().list("availabilityZoneInfo", zones))
+    let known = ["tag:", "tag-key", "image-id", "name", "state"];
+    call.filtered("imagesSet", &known, &region.settings().images, passes, shown)
 }
 
-/// DescribePlacementGroups: the account has none.
-pub(crate) fn describe_placement_groups(call: &Context<'_>) -> Result<Fields, ApiError> {
-    let named = call.parameters.list("GroupName").into_iter().chain(call.parameters.list("GroupId"));
-    match named.last() {
-        Some(name) => {
-            let message = format!("The Placement Group '{name}' is unknown.");
-            Err(ApiError::new("InvalidPlacementGroup.Unknown", message))
-        }
-        None => Ok(Fields::new().list::<Fields>("placementGroupSet", [])),
+/// Capacity reservations, with the counts that launched instances leave.
+pub(crate) fn describe_reservations(
+    region: &Region,
+    instances: &Instances,
+    call: &Context<'_>,
+) -> Result<Fields, ApiError> {
+    let ids = call.parameters.list("CapacityReservationId");
+    for id in &ids {
+        let message = || format!("The capacity reservation id '{id}' does not exist.");
+        let unknown = || ApiError::new("InvalidCapacityReservationId.NotFound", message());
+        region.reservation(id).ok_or_else(unknown)?;
     }
+    let state = |reservation: &Reservation| if reservation.has_ended(call.now) { "expired" } else { "active" };
+    let criteria = |reservation: &Reservation| if reservation.targeted { "targeted" } else { "open" };
+    let passes = |filters: &Filters, reservation: &&Reservation| {
+        let field = |name: &str| match name {
+            "instance-match-criteria" => criteria(reservation),
+            "owner-id" => &reservation.owner,
+            _ => state(reservation),
+        };
+        (ids.is_empty() || ids.contains(&reservation.id.as_str())) && filters.pass(&reservation.tags, field)
+    };
+    let shown = |reservation: &Reservation| {
+        let left = reservation.count.saturating_sub(instances.using(&reservation.id));
+        Fields::new()
+            .with("capacityReservationId", &reservation.id)
+            .with("ownerId", &reservation.owner)
+            .with("instanceType", &reservation.instance_type)
+            .with("availabilityZone", &reservation.zone)
+            .with("totalInstanceCount", reservation.count)
+            .with("availableInstanceCount", if reservation.has_ended(call.now) { 0 } else { left })
+            .with("state", state(reservation))
+            .maybe("endDate", reservation.ends_ms.map(|end| iso(Timestamp::from_millis(end))))
+            .with("instanceMatchCriteria", criteria(reservation))
+            .with("reservationType", if reservation.capacity_block { "capacity-block" } else { "default" })
+            .with("interruptible", reservation.interruptible)
+            .with("tagSet", tag_set(&reservation.tags))
+    };
+    let known = ["tag:", "tag-key", "instance-match-criteria", "owner-id", "state"];
+    call.filtered("capacityReservationSet", &known, &region.settings().reservations, passes, shown)
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::context::Context;
 use super::region::Region;
 use crate::api_error::ApiError;
 use crate::catalogue::{RegionCatalogue, TypeRow, decimal};
@@ -14,18 +15,16 @@ const PAGE: usize = 100;
 const ON_DEMAND: &str = "JRTCKXETXF";
 const HOURLY: &str = "6YS6EN2CT7";
 
-pub(crate) fn get_products(region: &Region, body: &Value, limit: Option<usize>) -> Result<Value, ApiError> {
-    if body["ServiceCode"].as_str() != Some("AmazonEC2") {
+pub(crate) fn get_products(region: &Region, call: &Context<'_>) -> Result<Value, ApiError> {
+    if call.required("ServiceCode")? != "AmazonEC2" {
         return Err(ApiError::new("NotFoundException", "The simulation has the prices of AmazonEC2 only"));
     }
-    let filters = read_filters(body)?;
-    let size = body["MaxResults"].as_u64().and_then(|size| usize::try_from(size).ok());
-    let size = size.unwrap_or(PAGE).min(PAGE);
-    let page = PageRequest::new(Some(size), body["NextToken"].as_str(), limit)
-        .map_err(|error| ApiError::new("InvalidNextTokenException", error.message))?;
+    let filters = call.items("Filters").map(read_filter).collect::<Result<Vec<_>, _>>()?;
+    let limit = call.faults.page_size(call.action).unwrap_or(PAGE).min(PAGE);
+    let page = PageRequest::read(call.parameters, Some(limit))?;
     let products = region.catalogue().types.iter().filter_map(|row| product(region, row));
     let passes = |(attributes, _): &(Value, String)| {
-        filters.iter().all(|(field, value)| attributes[field].as_str() == Some(value.as_str()))
+        filters.iter().all(|(field, value)| attributes[*field].as_str() == Some(*value))
     };
     let (page, token) = page.take_by_position(products.filter(passes));
     let prices: Vec<String> = page.into_iter().map(|(attributes, usd)| price(attributes, &usd).to_string()).collect();
@@ -36,15 +35,11 @@ pub(crate) fn get_products(region: &Region, body: &Value, limit: Option<usize>) 
     Ok(answer)
 }
 
-fn read_filters(body: &Value) -> Result<Vec<(String, String)>, ApiError> {
-    let invalid =
-        |what: &Value| ApiError::new("InvalidParameterException", format!("Input Parameters are not valid: {what}"));
-    let filters = body["Filters"].as_array().into_iter().flatten();
-    let read = |filter: &Value| match (filter["Type"].as_str(), filter["Field"].as_str(), filter["Value"].as_str()) {
-        (Some("TERM_MATCH"), Some(field), Some(value)) => Ok((field.to_owned(), value.to_owned())),
-        _ => Err(invalid(filter)),
-    };
-    filters.map(read).collect()
+fn read_filter(filter: &Value) -> Result<(&str, &str), ApiError> {
+    match (filter["Type"].as_str(), filter["Field"].as_str(), filter["Value"].as_str()) {
+        (Some("TERM_MATCH"), Some(field), Some(value)) => Ok((field, value)),
+        _ => Err(ApiError::new("InvalidParameterException", format!("Input Parameters are not valid: {filter}"))),
+    }
 }
 
 /// The attributes of a type's product for Linux, and its price; metal types are sold with dedicated tenancy.

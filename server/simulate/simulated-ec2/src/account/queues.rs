@@ -2,12 +2,13 @@
 
 mod message;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Millis, Timestamp};
 use serde_json::{Value, json};
 
 use self::message::{Message, Receipt};
+use super::context::Context;
 use crate::api_error::ApiError;
 
 /// Visibility timeout, retention and wait of a queue without its own, in seconds (API reference: SetQueueAttributes).
@@ -29,6 +30,8 @@ struct Queue {
     attributes: BTreeMap<String, String>,
     /// By number, in the order of sending.
     messages: BTreeMap<u64, Message>,
+    /// Numbers of messages by the time from which they can be received.
+    visible: BTreeSet<(Timestamp, u64)>,
 }
 
 impl Queue {
@@ -40,7 +43,23 @@ impl Queue {
 
     fn drop_expired(&mut self, now: Timestamp) {
         let retention = Millis::from_secs(self.seconds("MessageRetentionPeriod"));
-        self.messages.retain(|_, message| now - message.sent <= retention);
+        while let Some(first) = self.messages.first_entry().filter(|first| now - first.get().sent > retention) {
+            let (number, message) = first.remove_entry();
+            self.visible.remove(&(message.visible, number));
+        }
+    }
+
+    /// Messages that can be received at `now`; those that can for longest come first.
+    fn due(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, u64)> {
+        self.visible.iter().copied().take_while(move |(visible, _)| *visible <= now)
+    }
+
+    /// Deletes the message of the newest receipt; an older one deletes nothing, as SQS may do.
+    fn remove(&mut self, receipt: Receipt) {
+        if let Some(message) = self.messages.get(&receipt.number).filter(|message| message.is_newest(receipt)) {
+            self.visible.remove(&(message.visible, receipt.number));
+            self.messages.remove(&receipt.number);
+        }
     }
 }
 
@@ -59,61 +78,27 @@ pub(crate) struct Queues {
     sent: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueueCall<'a> {
-    pub(crate) action: &'a str,
-    pub(crate) body: &'a Value,
-    /// Host and port of the endpoint, for queue URLs.
-    pub(crate) host: &'a str,
-    pub(crate) now: Timestamp,
-}
-
 impl Queues {
     pub(crate) fn new(location: Location) -> Self {
         Self { location, queues: BTreeMap::new(), sent: 0 }
     }
 
-    /// Answers an action of SQS; `None` for one that is not simulated.
-    pub(crate) fn answer(&mut self, call: QueueCall<'_>) -> Option<Result<Value, ApiError>> {
-        Some(match call.action {
-            "CreateQueue" => self.create(call),
-            "GetQueueUrl" => self.url_of(call),
-            "GetQueueAttributes" => self.attributes(call),
-            "SetQueueAttributes" => self.set_attributes(call),
-            "DeleteQueue" => self.delete(call),
-            "SendMessage" => self.send_message(call),
-            "ReceiveMessage" => self.receive(call),
-            "ChangeMessageVisibility" => self.change_visibility(call),
-            "DeleteMessage" => self.delete_message(call),
-            "DeleteMessageBatch" => self.delete_batch(call),
-            _ => return None,
-        })
-    }
-
     /// ARN of the queue `name`.
-    pub(crate) fn arn(&self, name: &str) -> String {
+    fn arn(&self, name: &str) -> String {
         format!("arn:aws:sqs:{}:{}:{name}", self.location.region, self.location.account)
     }
 
-    /// Sends `body` to the queue with this ARN, visible after `delay`; false when there is no such queue, or its
-    /// policy does not allow `service` to send.
-    pub(crate) fn deliver(&mut self, arn: &str, service: &str, body: &str, now: Timestamp, delay: Millis) -> bool {
+    /// Sends `body` to the queue with this ARN, unless there is none, or its policy does not allow `service` to send.
+    pub(crate) fn deliver(&mut self, arn: &str, service: &str, body: &str, now: Timestamp) {
         let name = arn.rsplit(':').next().unwrap_or_default();
         let is_allowed = |queue: &Queue| queue.attributes.get("Policy").is_some_and(|policy| allows(policy, service));
-        if self.arn(name) != arn || !self.queues.get(name).is_some_and(is_allowed) {
-            return false;
+        if self.arn(name) == arn
+            && let Some(queue) = self.queues.get_mut(name).filter(|queue| is_allowed(queue))
+        {
+            self.sent += 1;
+            queue.visible.insert((now, self.sent));
+            queue.messages.insert(self.sent, Message::new(self.sent, body, now));
         }
-        self.push(name, body, now, now + delay);
-        true
-    }
-
-    fn push(&mut self, name: &str, body: &str, now: Timestamp, visible: Timestamp) -> Option<String> {
-        let queue = self.queues.get_mut(name)?;
-        self.sent += 1;
-        let message = Message::new(self.sent, body, now, visible);
-        let id = message.id.clone();
-        queue.messages.insert(self.sent, message);
-        Some(id)
     }
 
     fn url(&self, name: &str, host: &str) -> String {
@@ -121,16 +106,16 @@ impl Queues {
     }
 
     /// The queue that `QueueUrl` names.
-    fn find(&mut self, call: QueueCall<'_>) -> Result<(&mut Queue, String), ApiError> {
-        let url = call.body["QueueUrl"].as_str().ok_or_else(|| missing("QueueUrl"))?;
+    fn find(&mut self, call: &Context<'_>) -> Result<(&mut Queue, String), ApiError> {
+        let url = call.required("QueueUrl")?;
         let name = url.rsplit('/').next().unwrap_or_default().to_owned();
         let queue = self.queues.get_mut(&name).ok_or_else(unknown_queue)?;
         queue.drop_expired(call.now);
         Ok((queue, name))
     }
 
-    fn create(&mut self, call: QueueCall<'_>) -> Result<Value, ApiError> {
-        let name = call.body["QueueName"].as_str().ok_or_else(|| missing("QueueName"))?;
+    pub(crate) fn create(&mut self, call: &Context<'_>) -> Result<Value, ApiError> {
+        let name = call.required("QueueName")?;
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if !(1..=80).contains(&name.len()) || !name.bytes().all(is_allowed) {
             return Err(invalid(
@@ -145,99 +130,69 @@ impl Queues {
                 return Err(ApiError::new("QueueNameExists", message));
             }
         }
-        self.queues.entry(name.to_owned()).or_insert_with(|| Queue { attributes, messages: BTreeMap::new() });
+        self.queues.entry(name.to_owned()).or_insert_with(|| Queue { attributes, ..Queue::default() });
         Ok(json!({ "QueueUrl": self.url(name, call.host) }))
     }
 
-    fn url_of(&self, call: QueueCall<'_>) -> Result<Value, ApiError> {
-        let name = call.body["QueueName"].as_str().ok_or_else(|| missing("QueueName"))?;
+    pub(crate) fn url_of(&self, call: &Context<'_>) -> Result<Value, ApiError> {
+        let name = call.required("QueueName")?;
         self.queues.get(name).map(|_| json!({ "QueueUrl": self.url(name, call.host) })).ok_or_else(unknown_queue)
     }
 
-    fn attributes(&mut self, call: QueueCall<'_>) -> Result<Value, ApiError> {
+    pub(crate) fn attributes(&mut self, call: &Context<'_>) -> Result<Value, ApiError> {
         let now = call.now;
         let (queue, name) = self.find(call)?;
         let mut all = queue.attributes.clone();
         for (attribute, _) in DEFAULTS {
             all.insert(attribute.to_owned(), queue.seconds(attribute).to_string());
         }
-        let visible = queue.messages.values().filter(|message| message.visible <= now).count();
+        let visible = queue.due(now).count();
         all.insert("ApproximateNumberOfMessages".to_owned(), visible.to_string());
         all.insert("ApproximateNumberOfMessagesNotVisible".to_owned(), (queue.messages.len() - visible).to_string());
         all.insert("QueueArn".to_owned(), self.arn(&name));
-        let wanted: Vec<&str> =
-            call.body["AttributeNames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let wanted: Vec<&str> = call.items("AttributeNames").filter_map(Value::as_str).collect();
         all.retain(|attribute, _| wanted.contains(&"All") || wanted.contains(&attribute.as_str()));
         Ok(json!({ "Attributes": all }))
     }
 
-    fn set_attributes(&mut self, call: QueueCall<'_>) -> Result<Value, ApiError> {
+    pub(crate) fn set_attributes(&mut self, call: &Context<'_>) -> Result<Value, ApiError> {
         let attributes = read_attributes(&call.body["Attributes"])?;
         self.find(call)?.0.attributes.extend(attributes);
         Ok(json!({}))
     }
 
-    fn delete(&mut self, call: QueueCall<'_>) -> Result<Value, ApiError> {
+    pub(crate) fn delete(&mut self, call: &Context<'_>) -> Result<Value, ApiError> {
         let (_, name) = self.find(call)?;
         self.queues.remove(&name);
         Ok(json!({}))
     }
 
-    fn send_message(&mut self, call: QueueCall<'_>) -> Result<Value, ApiError> {
-        let body = call.body["MessageBody"].as_str().ok_or_else(|| missing("MessageBody"))?;
-        let (queue, name) = self.find(call)?;
-        let delay = call.body["DelaySeconds"].as_i64().unwrap_or_else(|| queue.seconds("DelaySeconds"));
-        let id = self.push(&name, body, call.now, call.now + Millis::from_secs(delay));
-        Ok(json!({ "MessageId": id }))
-    }
-
-    fn receive(&mut self, call: QueueCall<'_>) -> Result<Value, ApiError> {
+    pub(crate) fn receive(&mut self, call: &Context<'_>) -> Result<Value, ApiError> {
         let (queue, _) = self.find(call)?;
         let most = number(call.body, "MaxNumberOfMessages", (1, 10))?.unwrap_or(1);
         let timeout = number(call.body, "VisibilityTimeout", (0, 43_200))?;
         let timeout = Millis::from_secs(timeout.unwrap_or_else(|| queue.seconds("VisibilityTimeout")));
         number(call.body, "WaitTimeSeconds", (0, 20))?;
-        // Those that have been visible for longest come first.
-        let mut due: Vec<(Timestamp, u64)> =
-            queue.messages.iter().map(|(number, message)| (message.visible, *number)).collect();
-        due.retain(|(visible, _)| *visible <= call.now);
-        due.sort_unstable();
-        due.truncate(usize::try_from(most).unwrap_or(BATCH));
+        let due: Vec<(Timestamp, u64)> = queue.due(call.now).take(usize::try_from(most).unwrap_or(BATCH)).collect();
         let mut received = Vec::new();
-        for (_, number) in due {
+        for (visible, number) in due {
             if let Some(message) = queue.messages.get_mut(&number) {
+                queue.visible.remove(&(visible, number));
+                queue.visible.insert((call.now + timeout, number));
                 received.push(message.receive(number, call.now, call.now + timeout));
             }
         }
         if received.is_empty() { Ok(json!({})) } else { Ok(json!({ "Messages": received })) }
     }
 
-    fn change_visibility(&mut self, call: QueueCall<'_>) -> Result<Value, ApiError> {
-        let receipt = Receipt::read(&call.body["ReceiptHandle"])?;
-        let timeout =
-            number(call.body, "VisibilityTimeout", (0, 43_200))?.ok_or_else(|| missing("VisibilityTimeout"))?;
+    pub(crate) fn delete_batch(&mut self, call: &Context<'_>) -> Result<Value, ApiError> {
         let (queue, _) = self.find(call)?;
-        if let Some(message) = queue.messages.get_mut(&receipt.number).filter(|message| message.is_newest(receipt)) {
-            message.visible = call.now + Millis::from_secs(timeout);
-        }
-        Ok(json!({}))
-    }
-
-    fn delete_message(&mut self, call: QueueCall<'_>) -> Result<Value, ApiError> {
-        let receipt = Receipt::read(&call.body["ReceiptHandle"])?;
-        let (queue, _) = self.find(call)?;
-        remove(queue, receipt);
-        Ok(json!({}))
-    }
-
-    fn delete_batch(&mut self, call: QueueCall<'_>) -> Result<Value, ApiError> {
-        let (queue, _) = self.find(call)?;
-        let entries: Vec<&Value> = call.body["Entries"].as_array().into_iter().flatten().collect();
+        let entries: Vec<&Value> = call.items("Entries").collect();
         if entries.is_empty() || entries.len() > BATCH {
             let code = if entries.is_empty() { "EmptyBatchRequest" } else { "TooManyEntriesInBatchRequest" };
             return Err(ApiError::new(code, format!("{} entries, where 1 to {BATCH} are allowed", entries.len())));
         }
-        let ids: std::collections::BTreeSet<&str> = entries.iter().filter_map(|entry| entry["Id"].as_str()).collect();
+        let ids: BTreeSet<&str> = entries.iter().filter_map(|entry| entry["Id"].as_str()).collect();
         if ids.len() < entries.len() {
             return Err(ApiError::new("BatchEntryIdsNotDistinct", "Two or more batch entries have the same Id"));
         }
@@ -245,7 +200,7 @@ impl Queues {
         for entry in entries {
             match Receipt::read(&entry["ReceiptHandle"]) {
                 Ok(receipt) => {
-                    remove(queue, receipt);
+                    queue.remove(receipt);
                     successful.push(json!({ "Id": entry["Id"] }));
                 }
                 Err(error) => failed.push(
@@ -254,13 +209,6 @@ impl Queues {
             }
         }
         Ok(json!({ "Successful": successful, "Failed": failed }))
-    }
-}
-
-/// Deletes the message of the newest receipt; an older one deletes nothing, as SQS may do.
-fn remove(queue: &mut Queue, receipt: Receipt) {
-    if queue.messages.get(&receipt.number).is_some_and(|message| message.is_newest(receipt)) {
-        queue.messages.remove(&receipt.number);
     }
 }
 
@@ -307,10 +255,6 @@ fn number(body: &Value, name: &str, (least, most): (i64, i64)) -> Result<Option<
         }
         found => Ok(found),
     }
-}
-
-fn missing(name: &str) -> ApiError {
-    ApiError::new("MissingParameter", format!("The request must contain the parameter {name}."))
 }
 
 fn invalid(message: &str) -> ApiError {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cloud::catalogue::parse_usd;
 use model::{MicroUsd, Timestamp};
 
+use super::instance_types;
 use crate::catalogue::{RegionCatalogue, TypeRow};
 use crate::settings::{AccountSettings, Image, Reservation, SecurityGroup, Subnet};
 
@@ -56,18 +57,9 @@ impl Region {
         self.offered.contains(&(instance_type.to_owned(), zone.to_owned()))
     }
 
-    /// Default number of CPUs.
-    pub(crate) fn vcpus(&self, instance_type: &str) -> i64 {
-        let column = |row| RegionCatalogue::column(row, "vcpu");
-        self.instance_type(instance_type).and_then(column).and_then(|count| count.parse().ok()).unwrap_or(0)
-    }
-
     /// Architecture as EC2 names it.
     pub(crate) fn architecture(&self, instance_type: &str) -> &str {
-        match self.instance_type(instance_type).and_then(|row| RegionCatalogue::column(row, "arch")) {
-            Some("amd64") | None => "x86_64",
-            Some(other) => other,
-        }
+        self.instance_type(instance_type).map_or("x86_64", instance_types::architecture)
     }
 
     pub(crate) fn on_demand_price(&self, instance_type: &str) -> Option<MicroUsd> {

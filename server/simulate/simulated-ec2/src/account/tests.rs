@@ -13,11 +13,13 @@ mod templates;
 
 use cloud::simulated::FaultProfile;
 use model::{MicroUsd, Timestamp};
+use serde_json::Value;
 
 use super::*;
 use crate::faults::Faults;
 use crate::query::parameters::Parameters;
 use crate::settings::TemplateSeed;
+use crate::value::Fields;
 
 /// Time of the first call: 2026-09-01T00:00:00Z.
 const START: i64 = 1_788_220_800_000;
@@ -44,7 +46,7 @@ impl Fixture {
         let mut settings = AccountSettings::new("eu-west-1", "blue");
         let x86_image = settings.images.iter().find(|image| image.architecture == "x86_64").unwrap().id.clone();
         let data = [("ImageId".to_owned(), x86_image.clone())].into();
-        settings.launch_templates.push(TemplateSeed { name: "nodes".to_owned(), versions: 2, data });
+        settings.launch_templates.push(TemplateSeed { name: "nodes".to_owned(), data });
         change(&mut settings);
         let faults = FaultProfile { boot_ms: (BOOT_MS, BOOT_MS), shutdown_ms: SHUTDOWN_MS, ..FaultProfile::default() };
         Self {
@@ -65,32 +67,51 @@ impl Fixture {
         self.now = self.now + model::Millis::new(millis);
     }
 
-    /// Calls an action of EC2 with a form, whose values need no escapes.
-    fn call(&mut self, action: &str, form: &str) -> Result<Fields, ApiError> {
-        let parameters = Parameters::read(format!("Action={action}&Version=2016-11-15&{form}").as_bytes());
+    fn answer(
+        &mut self,
+        service: Service,
+        action: &str,
+        parameters: &Parameters,
+        body: &Value,
+    ) -> Result<Answer, ApiError> {
         self.cloud.tick(self.now);
         self.account.follow(&self.cloud, &mut self.switchboard, self.now);
-        let (cloud, faults, now) = (&mut self.cloud, &mut self.switchboard, self.now);
-        let caller = self.caller.clone();
-        self.account.answer_ec2(&mut Context { action, parameters: &parameters, caller: &caller, now, cloud, faults })
+        let (cloud, faults, now, host) = (&mut self.cloud, &mut self.switchboard, self.now, "ec2.test");
+        let caller = &self.caller;
+        self.account.answer(&mut Context { service, action, parameters, body, host, caller, now, cloud, faults })
+    }
+
+    fn form(&mut self, service: Service, action: &str, form: &str) -> Result<Fields, ApiError> {
+        match self.answer(service, action, &Parameters::read(form.as_bytes()), &Value::Null)? {
+            Answer::Xml(fields) => Ok(fields),
+            Answer::Json(body) => panic!("{body}"),
+        }
+    }
+
+    /// Calls an action of EC2 with a form, whose values need no escapes.
+    fn call(&mut self, action: &str, form: &str) -> Result<Fields, ApiError> {
+        self.form(Service::Ec2, action, form)
     }
 
     fn code(&mut self, action: &str, form: &str) -> String {
         self.call(action, form).map_or_else(|error| error.code, |_| "none".to_owned())
     }
 
-    /// Calls an action of IAM or STS.
-    fn identity(&mut self, action: &str, form: &str) -> Result<Fields, ApiError> {
-        let parameters = Parameters::read(form.as_bytes());
-        let (cloud, faults, now) = (&mut self.cloud, &mut self.switchboard, self.now);
-        let caller = self.caller.clone();
-        self.account
-            .answer_identity("AKID", &Context { action, parameters: &parameters, caller: &caller, now, cloud, faults })
+    /// Calls an action of IAM.
+    fn iam(&mut self, action: &str, form: &str) -> Result<Fields, ApiError> {
+        self.form(Service::Iam, action, form)
+    }
+
+    /// Calls AssumeRole.
+    fn assume(&mut self, form: &str) -> Result<Fields, ApiError> {
+        self.form(Service::Sts, "AssumeRole", form)
     }
 
     fn json(&mut self, service: Service, action: &str, body: &Value) -> Result<Value, ApiError> {
-        let call = JsonCall { caller: &self.caller, service, action, body, host: "ec2.test", now: self.now };
-        self.account.answer_json(call, &mut self.switchboard)
+        match self.answer(service, action, &Parameters::of_json(body), body)? {
+            Answer::Json(body) => Ok(body),
+            Answer::Xml(fields) => panic!("{fields:?}"),
+        }
     }
 
     /// CreateFleet from the template `nodes` for `total` instances.

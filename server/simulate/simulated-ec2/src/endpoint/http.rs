@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
-use serde_json::{Value, json};
+use serde_json::json;
 use tower::Service as TowerService;
 
 use super::admin;
 use super::incoming::{self, Incoming};
 use super::responses::{plain, respond};
 use super::state::{Shared, State};
-use crate::account::{Context, JsonCall};
+use crate::account::{Answer, Context};
 use crate::api_error::ApiError;
 use crate::call_log::{Arrival, FleetProgress, Outcome};
 use crate::faults::switchboard::CallFaults;
 use crate::query::xml;
 use crate::service::Service;
-use crate::value::{Fields, Node};
+use crate::value::Node;
 
 /// Maximum length of a request body.
 const MAX_BODY: usize = 4 << 20;
@@ -84,12 +84,6 @@ where
             }
         })
     }
-}
-
-#[derive(Debug)]
-enum Answer {
-    Xml(Fields),
-    Json(Value),
 }
 
 impl Shared {
@@ -168,18 +162,18 @@ impl Shared {
         let (now, mut cloud) = (self.cloud.now(), self.cloud.cloud());
         state.follow(&mut cloud, now);
         let State { account, switchboard, .. } = &mut *state;
-        let action = call.action.as_str();
         let caller = account.authenticate(&call.caller, call.service, now)?;
-        let (caller, cloud) = (&caller, &mut *cloud);
-        let mut context = Context { action, parameters: &call.parameters, caller, now, cloud, faults: switchboard };
-        match call.service {
-            Service::Ec2 => account.answer_ec2(&mut context).map(Answer::Xml),
-            Service::Iam | Service::Sts => account.answer_identity(&call.caller, &context).map(Answer::Xml),
-            service => {
-                let json = JsonCall { caller, service, action, body: &call.body, host: &call.host, now };
-                account.answer_json(json, context.faults).map(Answer::Json)
-            }
-        }
+        account.answer(&mut Context {
+            service: call.service,
+            action: &call.action,
+            parameters: &call.parameters,
+            body: &call.body,
+            host: &call.host,
+            caller: &caller,
+            now,
+            cloud: &mut cloud,
+            faults: switchboard,
+        })
     }
 }
 

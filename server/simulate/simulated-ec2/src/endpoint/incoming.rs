@@ -36,7 +36,7 @@ pub(super) fn read(parts: &Parts, body: &[u8]) -> Result<Incoming, &'static str>
     }
     let path = parts.uri.path();
     if path.starts_with("/clusters/") {
-        let (action, body) = eks(path, parts.uri.query().unwrap_or_default()).ok_or("EKS has no such path here")?;
+        let (action, body) = eks(path).ok_or("EKS has no such path here")?;
         return Ok(json(Service::Eks, action, (caller, host), body));
     }
     let parameters = Parameters::read(body);
@@ -46,10 +46,7 @@ pub(super) fn read(parts: &Parts, body: &[u8]) -> Result<Incoming, &'static str>
 }
 
 fn json(service: Service, action: &str, (caller, host): (String, String), body: Value) -> Incoming {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let fields = body.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), text(value)));
-    let parameters = Parameters::new(fields.collect());
-    Incoming { service, action: action.to_owned(), caller, host, parameters, body }
+    Incoming { service, action: action.to_owned(), caller, host, parameters: Parameters::of_json(&body), body }
 }
 
 /// The access key of `AWS4-HMAC-SHA256 Credential=KEY/DATE/…`.
@@ -58,14 +55,12 @@ fn access_key(authorization: &str) -> Option<&str> {
 }
 
 /// Action and parameters of an EKS path.
-fn eks(path: &str, query: &str) -> Option<(&'static str, Value)> {
+fn eks(path: &str) -> Option<(&'static str, Value)> {
     let segments: Vec<String> = path.trim_matches('/').split('/').map(decode).collect();
-    let mut fields: Map<String, Value> =
-        form_urlencoded::parse(query.as_bytes()).into_owned().map(|(name, value)| (name, value.into())).collect();
+    let mut fields = Map::new();
     let names: Vec<&str> = segments.iter().map(String::as_str).collect();
     let action = match names.as_slice() {
         ["clusters", _] => "DescribeCluster",
-        ["clusters", _, "access-entries"] => "ListAccessEntries",
         ["clusters", _, "access-entries", principal] => {
             fields.insert("principalArn".to_owned(), (*principal).into());
             "DescribeAccessEntry"
@@ -100,7 +95,7 @@ mod tests {
         };
         let (service, action, caller, _) = read("/", None, "Action=CreateFleet&Version=2016-11-15").unwrap();
         assert_eq!((service, action.as_str(), caller.as_str()), (Service::Ec2, "CreateFleet", "AKID"));
-        assert_eq!(read("/", None, "Action=GetRole&Version=2010-05-08").unwrap().0, Service::Iam);
+        assert_eq!(read("/", None, "Action=GetInstanceProfile&Version=2010-05-08").unwrap().0, Service::Iam);
         let (service, action, _, parameters) = read("/", Some("AmazonSSM.GetParameter"), "{\"Name\":\"/a\"}").unwrap();
         assert_eq!((service, action.as_str(), parameters.get("Name")), (Service::Ssm, "GetParameter", Some("/a")));
         let path = "/clusters/blue/access-entries/arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fnode";

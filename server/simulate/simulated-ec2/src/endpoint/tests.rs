@@ -15,7 +15,7 @@ async fn serve() -> (SimulatedEc2, SocketAddr) {
     let mut settings = AccountSettings::new("eu-west-1", "blue");
     let image = settings.images.iter().find(|image| image.architecture == "x86_64").unwrap().id.clone();
     let data = [("ImageId".to_owned(), image)].into();
-    settings.launch_templates.push(TemplateSeed { name: "nodes".to_owned(), versions: 1, data });
+    settings.launch_templates.push(TemplateSeed { name: "nodes".to_owned(), data });
     let ec2 = SimulatedEc2::builder(settings).build();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -102,8 +102,9 @@ async fn throttled_and_refused_calls_have_the_status_and_shape_of_their_service(
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("<Code>RequestLimitExceeded</Code>"), "{answer}");
     let answer = send(address, "POST /", "x-amz-target: AmazonSSM.GetParameter\r\n", "{}").await;
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("\"__type\":\"ThrottlingException\""), "{answer}");
-    ec2.add_fault(FaultRule::always("GetRole", Effect::error("AccessDenied")));
-    let answer = send(address, "POST /", "", "Version=2010-05-08&Action=GetRole&RoleName=x").await;
+    ec2.add_fault(FaultRule::always("GetInstanceProfile", Effect::error("AccessDenied")));
+    let answer =
+        send(address, "POST /", "", "Version=2010-05-08&Action=GetInstanceProfile&InstanceProfileName=x").await;
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("<ErrorResponse>"), "{answer}");
     let answer = send(address, "GET /clusters/green", "", "").await;
     assert!(
@@ -177,7 +178,20 @@ async fn sqs(address: SocketAddr, action: &str, body: Value) -> String {
 #[tokio::test]
 async fn a_receive_waits_for_the_first_message() {
     let (_ec2, address) = serve().await;
-    let made = sqs(address, "CreateQueue", json!({ "QueueName": "q" })).await;
+    let statement = json!({
+        "Effect": "Allow", "Principal": { "Service": "events.amazonaws.com" }, "Action": "sqs:SendMessage",
+    });
+    let attributes = json!({ "Policy": json!({ "Statement": [statement] }).to_string() });
+    let made = sqs(address, "CreateQueue", json!({ "QueueName": "q", "Attributes": attributes })).await;
+    let target = json!({ "Id": "q", "Arn": "arn:aws:sqs:eu-west-1:123456789012:q" });
+    for (action, body) in [
+        ("PutRule", json!({ "Name": "r", "EventPattern": json!({ "source": ["aws.ec2"] }).to_string() })),
+        ("PutTargets", json!({ "Rule": "r", "Targets": [target] })),
+    ] {
+        let header = format!("x-amz-target: AWSEvents.{action}\r\n");
+        let answer = send(address, "POST /", &header, &body.to_string()).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
     let url = "http://x/123456789012/q".to_owned();
     assert!(made.contains(&url), "{made}");
     let waiting = tokio::spawn(sqs(address, "ReceiveMessage", json!({ "QueueUrl": url, "WaitTimeSeconds": 20 })));
@@ -185,9 +199,9 @@ async fn a_receive_waits_for_the_first_message() {
     // The second call is sent after the first has been found to be waiting.
     sqs(address, "ReceiveMessage", json!({ "QueueUrl": url })).await;
     assert!(!waiting.is_finished());
-    sqs(address, "SendMessage", json!({ "QueueUrl": url, "MessageBody": "hello" })).await;
+    form(address, FLEET).await;
     let received = waiting.await.unwrap();
-    assert!(received.contains("\"Body\":\"hello\""), "{received}");
+    assert!(received.contains("EC2 Instance State-change Notification"), "{received}");
     assert!(began.elapsed() < Duration::from_secs(15));
     let answer = sqs(address, "ReceiveMessage", json!({ "QueueUrl": "http://x/1/other" })).await;
     assert!(answer.contains("\"__type\":\"com.amazonaws.sqs#QueueDoesNotExist\""), "{answer}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cloud::simulated::{SeededRng, TokenBucket};
 use model::Timestamp;
 
-use super::{Delivery, Effect, FaultRule, Faults, Lag, Quotas};
+use super::{Effect, FaultRule, Faults, Lag};
 use crate::api_error::ApiError;
 
 const THROTTLED: &str = "Request limit exceeded.";
@@ -26,7 +26,6 @@ pub(crate) struct CallFaults {
 pub(crate) struct Pool<'a> {
     pub(crate) instance_type: &'a str,
     pub(crate) zone: &'a str,
-    pub(crate) zone_id: &'a str,
     pub(crate) capacity_type: &'a str,
 }
 
@@ -100,10 +99,6 @@ impl Switchboard {
         self.faults.lag
     }
 
-    pub(crate) fn quotas(&self) -> Quotas {
-        self.faults.quotas
-    }
-
     /// Number of instances that `pool` has capacity for; `None` without a limit.
     pub(crate) fn available(&self, pool: Pool<'_>) -> Option<u32> {
         self.pool_index(pool).map(|index| self.faults.pools[index].available)
@@ -120,30 +115,17 @@ impl Switchboard {
     fn pool_index(&self, pool: Pool<'_>) -> Option<usize> {
         let is = |wanted: &Option<String>, value: &str| wanted.as_ref().is_none_or(|wanted| wanted == value);
         self.faults.pools.iter().position(|entry| {
-            let zone = is(&entry.zone, pool.zone) || is(&entry.zone, pool.zone_id);
-            zone && is(&entry.instance_type, pool.instance_type) && is(&entry.capacity_type, pool.capacity_type)
+            is(&entry.zone, pool.zone)
+                && is(&entry.instance_type, pool.instance_type)
+                && is(&entry.capacity_type, pool.capacity_type)
         })
     }
 
-    /// Takes one of the fleets that may still be created; false when there is none.
-    pub(crate) fn take_fleet(&mut self) -> bool {
-        match &mut self.faults.quotas.fleets {
-            None => true,
-            Some(0) => false,
-            Some(left) => {
-                *left -= 1;
-                true
-            }
-        }
-    }
-
-    /// Delays of the next message, in milliseconds: one for each time that it is delivered.
-    pub(crate) fn next_message(&mut self) -> Vec<i64> {
+    /// How often the next message is delivered.
+    pub(crate) fn copies_of_next_message(&mut self) -> u32 {
         self.messages += 1;
-        let Delivery { duplicated_percent, delay_ms } = self.faults.delivery;
         let rng = SeededRng::new(self.faults.seed).child("message").child_number(self.messages);
-        let copies = if rng.child("duplicated").percent(duplicated_percent) { 2 } else { 1 };
-        (0..copies).map(|copy| rng.child("delay").child_number(copy).between(delay_ms)).collect()
+        if rng.child("duplicated").percent(self.faults.delivery.duplicated_percent) { 2 } else { 1 }
     }
 }
 

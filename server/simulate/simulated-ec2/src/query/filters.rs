@@ -1,59 +1,80 @@
 //! Filters of Describe calls: a resource passes when every filter has a value that matches.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::parameters::Parameters;
 use crate::api_error::ApiError;
+use crate::settings::Tags;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Filters(Vec<(String, Vec<String>)>);
+pub(crate) struct Filters(Vec<(String, Values)>);
+
+/// Values of a filter: those without wildcards, which are looked up, and patterns, which are tried one after another.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Values {
+    exact: BTreeSet<String>,
+    patterns: Vec<Vec<char>>,
+}
+
+impl Values {
+    fn read(values: &[&str]) -> Self {
+        let (patterns, exact): (Vec<&str>, Vec<&str>) =
+            values.iter().partition(|value| value.contains(['*', '?', '\\']));
+        Self {
+            exact: exact.into_iter().map(str::to_owned).collect(),
+            patterns: patterns.into_iter().map(|pattern| pattern.chars().collect()).collect(),
+        }
+    }
+
+    fn matches(&self, value: &str) -> bool {
+        if self.exact.contains(value) {
+            return true;
+        }
+        let matches = |value: Vec<char>| self.patterns.iter().any(|pattern| matches_from(pattern, &value));
+        !self.patterns.is_empty() && matches(value.chars().collect())
+    }
+}
 
 impl Filters {
-    /// Filters of `parameters`. Names in `known` are allowed, and with tags `tag-key` and `tag:…`.
+    /// Filters of `parameters`, with names in `known`; `tag:` stands for the tags of every key.
     ///
     /// # Errors
     /// `InvalidParameterValue` for a filter that the call does not have, or that has no value.
-    pub(crate) fn read(parameters: &Parameters, known: &[&str], with_tags: bool) -> Result<Self, ApiError> {
+    pub(crate) fn read(parameters: &Parameters, known: &[&str]) -> Result<Self, ApiError> {
         let mut filters = Vec::new();
         for filter in parameters.structures("Filter") {
             let name = filter.required("Name")?;
-            let is_tag = with_tags && (name == "tag-key" || name.starts_with("tag:"));
-            if !is_tag && !known.contains(&name) {
+            if !known.iter().any(|known| name == *known || known.ends_with(':') && name.starts_with(known)) {
                 let message = format!("The filter '{name}' is invalid");
                 return Err(ApiError::new("InvalidParameterValue", message));
             }
-            let values: Vec<String> = filter.list("Value").into_iter().map(str::to_owned).collect();
+            let values = filter.list("Value");
             if values.is_empty() {
                 return Err(ApiError::new("InvalidParameterValue", format!("The filter '{name}' has no value")));
             }
-            filters.push((name.to_owned(), values));
+            filters.push((name.to_owned(), Values::read(&values)));
         }
         Ok(Self(filters))
     }
 
-    /// Whether a resource passes, with `field` giving the values that it has for a filter's name.
-    pub(crate) fn pass(&self, tags: &BTreeMap<String, String>, field: impl Fn(&str) -> Vec<String>) -> bool {
-        self.0.iter().all(|(name, patterns)| {
-            let matches = |value: &str| patterns.iter().any(|pattern| matches_pattern(pattern, value));
-            match name.strip_prefix("tag:") {
-                Some(key) => tags.get(key).is_some_and(|value| matches(value)),
-                None if name == "tag-key" => tags.keys().any(|key| matches(key)),
-                None => field(name).iter().any(|value| matches(value)),
-            }
+    /// The values of the filter `name`, if it has no patterns: nothing else can pass.
+    pub(crate) fn exact(&self, name: &str) -> Option<&BTreeSet<String>> {
+        let (_, values) = self.0.iter().find(|(known, values)| known == name && values.patterns.is_empty())?;
+        Some(&values.exact)
+    }
+
+    /// Whether a resource passes, with `field` giving the value that it has for a filter's name; empty if it has none.
+    pub(crate) fn pass<'v>(&self, tags: &Tags, field: impl Fn(&str) -> &'v str) -> bool {
+        self.0.iter().all(|(name, values)| match name.strip_prefix("tag:") {
+            Some(key) => tags.get(key).is_some_and(|value| values.matches(value)),
+            None if name == "tag-key" => tags.keys().any(|key| values.matches(key)),
+            None => Some(field(name)).is_some_and(|value| !value.is_empty() && values.matches(value)),
         })
     }
 }
 
 /// Whether `value` matches `pattern`: `*` is any text, `?` any character, and a backslash makes the next one
 /// literal (EC2: filtering).
-pub(crate) fn matches_pattern(pattern: &str, value: &str) -> bool {
-    if !pattern.contains(['*', '?', '\\']) {
-        return pattern == value;
-    }
-    let (pattern, value): (Vec<char>, Vec<char>) = (pattern.chars().collect(), value.chars().collect());
-    matches_from(&pattern, &value)
-}
-
 fn matches_from(pattern: &[char], value: &[char]) -> bool {
     match pattern {
         [] => value.is_empty(),
@@ -84,7 +105,7 @@ mod tests {
             ("\\*", "*", true),
             ("\\*", "x", false),
         ] {
-            assert_eq!(matches_pattern(pattern, value), matches, "{pattern} {value}");
+            assert_eq!(Values::read(&[pattern]).matches(value), matches, "{pattern} {value}");
         }
     }
 
@@ -92,13 +113,21 @@ mod tests {
     fn every_filter_must_match_and_an_unknown_one_is_refused() {
         let form =
             b"Filter.1.Name=tag%3Aa&Filter.1.Value.1=1&Filter.1.Value.2=2&Filter.2.Name=tag-key&Filter.2.Value.1=b";
-        let filters = Filters::read(&Parameters::read(form), &[], true).unwrap();
+        let filters = Filters::read(&Parameters::read(form), &["tag:", "tag-key"]).unwrap();
         let tags = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let none = |_: &str| Vec::new();
+        let none = |_: &str| "";
         assert!(filters.pass(&tags(&[("a", "2"), ("b", "")]), none));
         assert!(!filters.pass(&tags(&[("a", "3"), ("b", "")]), none));
         assert!(!filters.pass(&tags(&[("a", "2")]), none));
-        let unknown = Filters::read(&Parameters::read(b"Filter.1.Name=x&Filter.1.Value.1=1"), &["y"], true);
+        let unknown = Filters::read(&Parameters::read(b"Filter.1.Name=x&Filter.1.Value.1=1"), &["y"]);
         assert_eq!(unknown.map_err(|error| error.message), Err("The filter 'x' is invalid".to_owned()));
+    }
+
+    #[test]
+    fn values_without_wildcards_are_all_that_can_pass() {
+        let form = b"Filter.1.Name=id&Filter.1.Value.1=b&Filter.1.Value.2=a&Filter.2.Name=n&Filter.2.Value.1=x*";
+        let filters = Filters::read(&Parameters::read(form), &["id", "n"]).unwrap();
+        assert_eq!(filters.exact("id"), Some(&["a".to_owned(), "b".to_owned()].into()));
+        assert_eq!((filters.exact("n"), filters.exact("other")), (None, None));
     }
 }

@@ -36,14 +36,15 @@ impl PageRequest {
         Ok(Self { size, after: token.map(decode).transpose()? })
     }
 
-    /// The entries of the page among `sorted`, and the token of the next page.
+    /// The entries of the page among those of `sorted` that pass, and the token of the next page.
     pub(crate) fn take<T>(
         &self,
         sorted: impl IntoIterator<Item = T>,
-        key: impl Fn(&T) -> String,
+        key: impl Fn(&T) -> &str,
+        passes: impl Fn(&T) -> bool,
     ) -> (Vec<T>, Option<String>) {
-        let is_later = |entry: &T| self.after.as_ref().is_none_or(|after| key(entry) > *after);
-        let mut rest = sorted.into_iter().filter(is_later);
+        let is_later = |entry: &T| self.after.as_ref().is_none_or(|after| key(entry) > after.as_str());
+        let mut rest = sorted.into_iter().filter(|entry| is_later(entry) && passes(entry));
         let page: Vec<T> = rest.by_ref().take(self.size).collect();
         let token = rest.next().and(page.last()).map(|last| URL_SAFE_NO_PAD.encode(key(last)));
         (page, token)
@@ -68,11 +69,10 @@ mod tests {
     #[test]
     fn an_entry_that_disappears_between_pages_moves_no_other() {
         let first = PageRequest::new(Some(2), None, None).unwrap();
-        let key = |entry: &&str| (*entry).to_owned();
-        let (page, token) = first.take(["a", "b", "c", "d"], key);
+        let (page, token) = first.take(["a", "b", "c", "d"], |entry| entry, |_| true);
         assert_eq!(page, ["a", "b"]);
         let second = PageRequest::new(Some(2), token.as_deref(), None).unwrap();
-        assert_eq!(second.take(["a", "c", "d"], key), (vec!["c", "d"], None));
+        assert_eq!(second.take(["a", "c", "d"], |entry| entry, |_| true), (vec!["c", "d"], None));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::api_error::ApiError;
 
 /// Parameters of a call by name.
@@ -15,6 +17,12 @@ impl Parameters {
 
     pub(crate) fn read(body: &[u8]) -> Self {
         Self(form_urlencoded::parse(body).into_owned().collect())
+    }
+
+    /// The fields of a JSON body, as JSON unless they are strings.
+    pub(crate) fn of_json(body: &Value) -> Self {
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Self(body.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), text(value))).collect())
     }
 
     pub(crate) fn values(&self) -> &BTreeMap<String, String> {

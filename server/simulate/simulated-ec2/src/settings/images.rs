@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::tags::Tags;
+use crate::value::Tags;
 
 /// Kubernetes versions with images.
 pub const EKS_VERSIONS: [&str; 7] = ["1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36"];

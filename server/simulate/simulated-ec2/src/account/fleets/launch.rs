@@ -1,6 +1,6 @@
 //! Launches the instances of a fleet from its pools, in order.
 
-use cloud::provider::{InstanceState, Override};
+use cloud::provider::Override;
 use cloud::simulated::Placement;
 use model::{CapacityType, InstanceTypeName, Text, Zone};
 
@@ -10,7 +10,7 @@ use crate::account::context::Context;
 use crate::account::instances::{Details, Instances};
 use crate::account::region::Region;
 use crate::faults::switchboard::Pool;
-use crate::settings::{OwnershipTags, Reservation, Tags};
+use crate::settings::{Reservation, Tags};
 use crate::value::Fields;
 
 /// Preference of launches that use reservations only.
@@ -70,7 +70,6 @@ impl Launcher<'_, '_> {
             _ => CapacityType::Reserved,
         };
         self.check_capacity(candidate, capacity_type, reservation.is_some())?;
-        self.check_quota(candidate, capacity_type)?;
         let subnet = self.region.subnet(&candidate.subnet);
         let lease = subnet.and_then(|subnet| self.instances.addresses.take(subnet, candidate.secondary_addresses));
         let lease = lease.ok_or_else(|| {
@@ -78,11 +77,19 @@ impl Launcher<'_, '_> {
                 format!("There are not enough free addresses in subnet '{}' to satisfy the request.", candidate.subnet);
             candidate.fails("InsufficientFreeAddressesInSubnet", message)
         })?;
-        self.call.faults.take_capacity(pool(candidate, self.region, capacity_type));
+        self.call.faults.take_capacity(pool(candidate, capacity_type));
         let tags = self.tags(candidate);
-        let placement = placement(self.request, candidate, capacity_type, &tags, &self.region.settings().ownership);
+        let placement = self.placement(candidate, capacity_type, &tags);
         let instance = self.call.cloud.launch_placement(&placement, self.call.now);
-        let details = Details { tags, lease, reservation, ..details(self.request, candidate) };
+        let details = Details {
+            tags,
+            lease,
+            reservation,
+            image: candidate.image.clone(),
+            subnet: candidate.subnet.clone(),
+            groups: candidate.groups.clone(),
+            market: candidate.market.clone(),
+        };
         self.instances.insert(&instance.id, details);
         Ok(instance.id.to_string())
     }
@@ -112,9 +119,8 @@ impl Launcher<'_, '_> {
     }
 
     fn no_target(&self, candidate: &Candidate) -> Result<Option<String>, LaunchError> {
-        let needs_one = matches!(self.request.target, Target::CapacityBlock | Target::ReservedCapacity);
         let preference = candidate.reservation_preference.as_deref();
-        if needs_one || preference == Some(RESERVATIONS_ONLY) {
+        if self.request.target == Target::ReservedCapacity || preference == Some(RESERVATIONS_ONLY) {
             let message = "The launch uses reserved capacity only, and names no Capacity Reservation.";
             return Err(candidate.fails("ReservationCapacityExceeded", message));
         }
@@ -130,8 +136,7 @@ impl Launcher<'_, '_> {
     }
 
     fn is_used_up(&self, reservation: &Reservation) -> bool {
-        let has_ended = reservation.ends_ms.is_some_and(|end| self.call.now.as_millis() >= end);
-        has_ended || self.instances.using(&reservation.id) >= reservation.count
+        reservation.has_ended(self.call.now) || self.instances.using(&reservation.id) >= reservation.count
     }
 
     fn check_capacity(
@@ -145,7 +150,7 @@ impl Launcher<'_, '_> {
             return Err(candidate.fails("UnfulfillableCapacity", message));
         }
         let option = option(candidate);
-        let by_pool = self.call.faults.available(pool(candidate, self.region, capacity_type)) != Some(0);
+        let by_pool = self.call.faults.available(pool(candidate, capacity_type)) != Some(0);
         let by_cloud = self.call.cloud.is_available(&option, capacity_type, self.call.now);
         // An open reservation has capacity of its own.
         if by_pool && by_cloud || reserved && capacity_type == CapacityType::OnDemand {
@@ -161,27 +166,6 @@ impl Launcher<'_, '_> {
         Err(candidate.fails("InsufficientInstanceCapacity", message))
     }
 
-    fn check_quota(&self, candidate: &Candidate, capacity_type: CapacityType) -> Result<(), LaunchError> {
-        let quotas = self.call.faults.quotas();
-        let is_spot = capacity_type == CapacityType::Spot;
-        let Some(limit) = (if is_spot { quotas.spot_vcpus } else { quotas.on_demand_vcpus }) else { return Ok(()) };
-        let counts = |instance: &&cloud::provider::Instance| {
-            instance.state != InstanceState::Terminated && (instance.capacity_type == CapacityType::Spot) == is_spot
-        };
-        let used: i64 =
-            self.call.cloud.instances().filter(counts).map(|instance| self.region.vcpus(&instance.instance_type)).sum();
-        if used + self.region.vcpus(&candidate.instance_type) <= limit {
-            return Ok(());
-        }
-        Err(match is_spot {
-            true => candidate.fails("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded"),
-            false => candidate.fails(
-                "VcpuLimitExceeded",
-                format!("You have requested more vCPU capacity than your current vCPU limit of {limit} allows."),
-            ),
-        })
-    }
-
     /// Tags of template and request, and those that EC2 adds.
     fn tags(&self, candidate: &Candidate) -> Tags {
         let mut tags = candidate.template_tags.clone();
@@ -189,15 +173,30 @@ impl Launcher<'_, '_> {
         tags.insert("aws:ec2:fleet-id".to_owned(), self.fleet.to_owned());
         tags
     }
+
+    fn placement(&self, candidate: &Candidate, capacity_type: CapacityType, tags: &Tags) -> Placement {
+        let ownership = &self.region.settings().ownership;
+        let tag = |key: &String| tags.get(key).map(String::as_str).unwrap_or_default();
+        Placement {
+            token: Text::from(self.request.token.as_deref().unwrap_or_default()),
+            cluster: tag(&ownership.cluster).into(),
+            cluster_uid: Text::from(tag(&ownership.cluster_uid)),
+            claim: tag(&ownership.claim).into(),
+            pool: tag(&ownership.pool).into(),
+            option: option(candidate),
+            capacity_type,
+            price: candidate.price,
+        }
+    }
 }
 
-/// Whether capacity blocks and interruptible reservations are launched as such, and others as on-demand.
+/// Whether interruptible reservations are launched as such, and others as on-demand; capacity blocks are not simulated.
 fn fits_market(target: Target, reservation: &Reservation, market: Option<&str>) -> bool {
-    match (reservation.capacity_block, reservation.interruptible) {
-        (true, _) => target == Target::CapacityBlock && market == Some("capacity-block"),
-        (_, true) => target == Target::ReservedCapacity && market == Some("interruptible-capacity-reservation"),
-        _ => target == Target::OnDemand && market.is_none(),
-    }
+    !reservation.capacity_block
+        && match reservation.interruptible {
+            true => target == Target::ReservedCapacity && market == Some("interruptible-capacity-reservation"),
+            false => target == Target::OnDemand && market.is_none(),
+        }
 }
 
 fn option(candidate: &Candidate) -> Override {
@@ -205,47 +204,6 @@ fn option(candidate: &Candidate) -> Override {
     Override { instance_type: InstanceTypeName::from(candidate.instance_type.as_str()), zone }
 }
 
-fn pool<'a>(candidate: &'a Candidate, region: &'a Region, capacity_type: CapacityType) -> Pool<'a> {
-    Pool {
-        instance_type: &candidate.instance_type,
-        zone: &candidate.zone,
-        zone_id: region.zone_id(&candidate.zone),
-        capacity_type: capacity_type.as_str(),
-    }
-}
-
-fn placement(
-    request: &FleetRequest,
-    candidate: &Candidate,
-    capacity_type: CapacityType,
-    tags: &Tags,
-    ownership: &OwnershipTags,
-) -> Placement {
-    let tag = |key: &String| tags.get(key).map(String::as_str).unwrap_or_default();
-    Placement {
-        token: Text::from(request.token.as_deref().unwrap_or_default()),
-        cluster: tag(&ownership.cluster).into(),
-        cluster_uid: Text::from(tag(&ownership.cluster_uid)),
-        claim: tag(&ownership.claim).into(),
-        pool: tag(&ownership.pool).into(),
-        option: option(candidate),
-        capacity_type,
-        price: candidate.price,
-    }
-}
-
-fn details(request: &FleetRequest, candidate: &Candidate) -> Details {
-    Details {
-        image: candidate.image.clone(),
-        subnet: candidate.subnet.clone(),
-        groups: candidate.groups.clone(),
-        profile: candidate.profile.clone(),
-        token: request.token.clone().unwrap_or_default(),
-        reservation_target: candidate.reservation_target.clone(),
-        reservation_preference: candidate.reservation_preference.clone(),
-        market: candidate.market.clone(),
-        monitoring: candidate.monitoring,
-        metadata_options: candidate.metadata_options.clone(),
-        ..Details::default()
-    }
+fn pool(candidate: &Candidate, capacity_type: CapacityType) -> Pool<'_> {
+    Pool { instance_type: &candidate.instance_type, zone: &candidate.zone, capacity_type: capacity_type.as_str() }
 }

@@ -4,23 +4,6 @@ use crate::api_error::ApiError;
 use crate::query::parameters::Parameters;
 use crate::settings::Tags;
 
-/// Parameters that the simulation understands; those that end with `.` stand for all below them.
-const KNOWN: [&str; 13] = [
-    "Action",
-    "ClientToken",
-    "Context",
-    "DryRun",
-    "LaunchTemplateConfigs.",
-    "OnDemandOptions.AllocationStrategy",
-    "ReservedCapacityOptions.ReservationType.",
-    "SpotOptions.AllocationStrategy",
-    "TagSpecification.",
-    "TargetCapacitySpecification.DefaultTargetCapacityType",
-    "TargetCapacitySpecification.TotalTargetCapacity",
-    "Type",
-    "Version",
-];
-
 /// Fields of an override that the simulation understands.
 const OVERRIDE: [&str; 5] = ["AvailabilityZone", "ImageId", "InstanceType", "Priority", "SubnetId"];
 
@@ -31,19 +14,7 @@ const MAX_CONFIGS: usize = 50;
 pub(crate) enum Target {
     Spot,
     OnDemand,
-    CapacityBlock,
     ReservedCapacity,
-}
-
-/// In which order pools are tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Strategy {
-    /// Cheapest first.
-    Price,
-    /// By the priority of the override, smallest first.
-    Priority,
-    /// In the order of the request.
-    Request,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +31,6 @@ pub(crate) struct FleetRequest {
     pub(crate) token: Option<String>,
     pub(crate) total: u32,
     pub(crate) target: Target,
-    pub(crate) strategy: Strategy,
     pub(crate) options: Vec<LaunchOption>,
     pub(crate) instance_tags: Tags,
 }
@@ -71,23 +41,16 @@ impl FleetRequest {
     /// # Errors
     /// What is missing or invalid, and `UnsupportedOperation` for what EC2 has and the simulation does not.
     pub(crate) fn read(parameters: &Parameters) -> Result<Self, ApiError> {
-        let is_known =
-            |name: &&String| KNOWN.iter().any(|known| name == known || known.ends_with('.') && name.starts_with(known));
-        if let Some(unknown) = parameters.values().keys().find(|name| !is_known(name)) {
-            return Err(unsupported(&format!("the parameter {unknown}")));
-        }
         match parameters.get("Type") {
             Some("instant") => {}
             other => return Err(unsupported(&format!("fleets of type {}", other.unwrap_or("maintain")))),
         }
         let capacity = parameters.below("TargetCapacitySpecification");
         let total = capacity.number("TotalTargetCapacity")?.ok_or_else(|| ApiError::missing("TotalTargetCapacity"))?;
-        let (target, strategy) = read_target(&capacity, parameters)?;
         Ok(Self {
             token: parameters.get("ClientToken").map(str::to_owned),
             total,
-            target,
-            strategy,
+            target: read_target(&capacity, parameters)?,
             options: read_options(parameters)?,
             instance_tags: parameters.tags_of("instance"),
         })
@@ -98,27 +61,23 @@ fn unsupported(what: &str) -> ApiError {
     ApiError::new("UnsupportedOperation", format!("The simulation of CreateFleet does not have {what}"))
 }
 
-fn read_target(capacity: &Parameters, parameters: &Parameters) -> Result<(Target, Strategy), ApiError> {
-    let spot = parameters.get("SpotOptions.AllocationStrategy");
-    let on_demand = parameters.get("OnDemandOptions.AllocationStrategy");
+/// The target, from whose pools the cheapest is launched: there is no other strategy here.
+fn read_target(capacity: &Parameters, parameters: &Parameters) -> Result<Target, ApiError> {
+    let strategy = |options: &str| parameters.get(&format!("{options}.AllocationStrategy"));
     match capacity.get("DefaultTargetCapacityType") {
-        Some("spot") => match spot {
-            None | Some("lowest-price" | "price-capacity-optimized") => Ok((Target::Spot, Strategy::Price)),
-            Some("capacity-optimized") => Ok((Target::Spot, Strategy::Request)),
-            Some("capacity-optimized-prioritized") => Ok((Target::Spot, Strategy::Priority)),
+        Some("spot") => match strategy("SpotOptions") {
+            None | Some("lowest-price" | "price-capacity-optimized") => Ok(Target::Spot),
             Some(other) => Err(unsupported(&format!("the spot strategy {other}"))),
         },
-        None | Some("on-demand") => match on_demand {
-            None | Some("lowest-price") => Ok((Target::OnDemand, Strategy::Price)),
-            Some("prioritized") => Ok((Target::OnDemand, Strategy::Priority)),
-            Some(other) => Err(ApiError::invalid("OnDemandOptions.AllocationStrategy", other)),
+        None | Some("on-demand") => match strategy("OnDemandOptions") {
+            None | Some("lowest-price") => Ok(Target::OnDemand),
+            Some(other) => Err(unsupported(&format!("the on-demand strategy {other}"))),
         },
-        Some("capacity-block") => Ok((Target::CapacityBlock, Strategy::Request)),
         Some("reserved-capacity") => match parameters.list("ReservedCapacityOptions.ReservationType").as_slice() {
-            ["interruptible-capacity-reservation"] => Ok((Target::ReservedCapacity, Strategy::Request)),
+            ["interruptible-capacity-reservation"] => Ok(Target::ReservedCapacity),
             _ => Err(ApiError::missing("ReservedCapacityOptions.ReservationTypes")),
         },
-        Some(other) => Err(ApiError::invalid("DefaultTargetCapacityType", other)),
+        Some(other) => Err(unsupported(&format!("the target capacity type {other}"))),
     }
 }
 

@@ -1,11 +1,13 @@
 //! What an override launches together with its template, and why it cannot.
 
+use std::collections::BTreeSet;
+
 use model::MicroUsd;
 
 use super::request::{FleetRequest, LaunchOption, Target};
 use crate::account::context::Context;
 use crate::account::instance_profiles::InstanceProfiles;
-use crate::account::launch_templates::{LaunchTemplates, content};
+use crate::account::launch_templates::{LaunchTemplate, LaunchTemplates};
 use crate::account::region::Region;
 use crate::api_error::ApiError;
 use crate::query::parameters::Parameters;
@@ -24,18 +26,15 @@ pub(crate) struct Candidate {
     pub(crate) image: String,
     pub(crate) groups: Vec<String>,
     pub(crate) profile: Option<String>,
-    /// Id of its template; empty without one.
+    /// Id of its template.
     pub(crate) template: String,
     pub(crate) template_tags: Tags,
     pub(crate) secondary_addresses: u32,
     /// Price of its capacity type per hour.
     pub(crate) price: Option<MicroUsd>,
-    pub(crate) priority: Option<f64>,
     pub(crate) reservation_target: Option<String>,
     pub(crate) reservation_preference: Option<String>,
     pub(crate) market: Option<String>,
-    pub(crate) monitoring: bool,
-    pub(crate) metadata_options: Vec<(String, String)>,
     pub(crate) lifecycle: &'static str,
     pub(crate) echo: Fields,
 }
@@ -88,67 +87,34 @@ impl Resolver<'_> {
         request: &FleetRequest,
         call: &Context<'_>,
     ) -> Result<Vec<Result<Candidate, LaunchError>>, ApiError> {
-        let mut pools = std::collections::BTreeSet::new();
-        let mut resolved = Vec::new();
+        let (mut pools, mut resolved) = (BTreeSet::new(), Vec::new());
         for option in &request.options {
-            let (template, version) = self.templates.resolve(&option.template, call)?;
-            let echo = echo(&template.id, version, &option.overrides);
+            let template = self.templates.resolve(&option.template, call)?;
             let lifecycle = if request.target == Target::Spot { "spot" } else { "on-demand" };
-            let candidate = self.candidate(&template.data, &option.overrides, request.target, call);
-            if let Ok(found) = &candidate
-                && !pools.insert((found.instance_type.clone(), found.subnet.clone()))
-            {
-                return Err(duplicate(option));
-            }
-            let with_template = |mut tags: Tags| {
-                tags.insert("aws:ec2launchtemplate:id".to_owned(), template.id.clone());
-                tags.insert("aws:ec2launchtemplate:version".to_owned(), version.to_string());
-                tags
-            };
-            resolved.push(match candidate {
-                Ok(found) => Ok(Candidate {
-                    template: template.id.clone(),
-                    template_tags: with_template(found.template_tags.clone()),
-                    echo,
-                    lifecycle,
-                    ..found
-                }),
+            let echo = echo(&template.id, &option.overrides);
+            resolved.push(match self.candidate(template, &option.overrides, request.target, call) {
+                Ok(found) if !pools.insert((found.instance_type.clone(), found.subnet.clone())) => {
+                    return Err(duplicate(option));
+                }
+                Ok(found) => Ok(Candidate { echo, lifecycle, ..found }),
                 Err(error) => Err(LaunchError { code: error.code, message: error.message, lifecycle, echo }),
             });
         }
         Ok(resolved)
     }
 
-    /// Resolves the launch of a RunInstances call, whose parameters replace those of its template.
-    ///
-    /// # Errors
-    /// Why it cannot launch.
-    pub(crate) fn direct(&self, call: &Context<'_>) -> Result<Candidate, ApiError> {
-        let reference = call.parameters.below("LaunchTemplate");
-        let data = match reference.values().is_empty() {
-            true => Parameters::default(),
-            false => self.templates.resolve(&reference, call)?.0.data.clone(),
-        };
-        let mut merged = data.values().clone();
-        merged.extend(call.parameters.values().clone());
-        let merged = Parameters::new(merged);
-        merged.get("UserData").map_or(Ok(()), content::check_user_data)?;
-        let zone = call.parameters.get("Placement.AvailabilityZone");
-        let overrides = zone.map(|zone| ("AvailabilityZone".to_owned(), zone.to_owned())).into_iter().collect();
-        self.candidate(&merged, &Parameters::new(overrides), Target::OnDemand, call)
-    }
-
     /// The subnet comes first: offerings and price depend on its zone, groups on its VPC.
     fn candidate(
         &self,
-        data: &Parameters,
+        template: &LaunchTemplate,
         overrides: &Parameters,
         target: Target,
         call: &Context<'_>,
     ) -> Result<Candidate, ApiError> {
+        let data = &template.data;
         let either = |name: &str| overrides.get(name).or_else(|| data.get(name));
         let instance_type = either("InstanceType").ok_or_else(|| ApiError::missing("InstanceType"))?;
-        let subnet = self.subnet(data, overrides)?;
+        let subnet = self.subnet(overrides)?;
         self.check_type(instance_type, subnet)?;
         let image = either("ImageId").ok_or_else(|| ApiError::missing("ImageId"))?;
         self.check_image(image, instance_type)?;
@@ -156,7 +122,6 @@ impl Resolver<'_> {
             Target::Spot => self.region.spot_price(instance_type, &subnet.zone, call.now),
             _ => self.region.on_demand_price(instance_type),
         };
-        let options = data.below("MetadataOptions");
         Ok(Candidate {
             instance_type: instance_type.to_owned(),
             zone: subnet.zone.clone(),
@@ -164,28 +129,21 @@ impl Resolver<'_> {
             image: image.to_owned(),
             groups: self.groups(data, subnet)?,
             profile: self.profile(data, call)?,
-            template: String::new(),
-            template_tags: data.tags_of("instance"),
+            template: template.id.clone(),
+            template_tags: template_tags(template),
             secondary_addresses: secondary_addresses(data)?,
             price,
-            priority: overrides.number("Priority")?,
             reservation_target: reservation(data, "CapacityReservationTarget.CapacityReservationId"),
             reservation_preference: reservation(data, "CapacityReservationPreference"),
             market: data.get("InstanceMarketOptions.MarketType").map(str::to_owned),
-            monitoring: data.is_true("Monitoring.Enabled"),
-            metadata_options: options.values().clone().into_iter().collect(),
             lifecycle: "on-demand",
             echo: Fields::new(),
         })
     }
 
     /// The subnet of a launch: the named one, else one of the named zone.
-    fn subnet(&self, data: &Parameters, overrides: &Parameters) -> Result<&Subnet, ApiError> {
-        let id = overrides
-            .get("SubnetId")
-            .or_else(|| data.get("NetworkInterface.1.SubnetId"))
-            .or_else(|| data.get("SubnetId"));
-        let zone = overrides.get("AvailabilityZone").or_else(|| data.get("Placement.AvailabilityZone"));
+    fn subnet(&self, overrides: &Parameters) -> Result<&Subnet, ApiError> {
+        let (id, zone) = (overrides.get("SubnetId"), overrides.get("AvailabilityZone"));
         let unknown_zone =
             |zone: &str| ApiError::new("InvalidParameterValue", format!("Invalid availability zone: [{zone}]"));
         match (id, zone) {
@@ -268,12 +226,9 @@ impl Resolver<'_> {
 
     /// The name of the instance profile, which must exist for a while and have a role.
     fn profile(&self, data: &Parameters, call: &Context<'_>) -> Result<Option<String>, ApiError> {
-        let of_arn = || Some(data.get("IamInstanceProfile.Arn")?.rsplit('/').next()?.to_owned());
-        let Some(name) = data.get("IamInstanceProfile.Name").map(str::to_owned).or_else(of_arn) else {
-            return Ok(None);
-        };
+        let Some(name) = data.get("IamInstanceProfile.Name") else { return Ok(None) };
         let lag = call.faults.lag().instance_profiles_ms;
-        let found = self.profiles.find(&name).filter(|profile| call.is_visible(profile.created, lag));
+        let found = self.profiles.find(name).filter(|profile| call.is_visible(profile.created, lag));
         let Some(profile) = found else {
             let message = format!(
                 "Value ({name}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
@@ -284,8 +239,16 @@ impl Resolver<'_> {
             let message = format!("IAM Instance Profile \"{name}\" has no associated IAM Roles");
             return Err(ApiError::new("InvalidParameterValue", message));
         }
-        Ok(Some(name))
+        Ok(Some(name.to_owned()))
     }
+}
+
+/// Tags of the template for instances, and those that EC2 adds.
+fn template_tags(template: &LaunchTemplate) -> Tags {
+    let mut tags = template.data.tags_of("instance");
+    tags.insert("aws:ec2launchtemplate:id".to_owned(), template.id.clone());
+    tags.insert("aws:ec2launchtemplate:version".to_owned(), "1".to_owned());
+    tags
 }
 
 fn reservation(data: &Parameters, name: &str) -> Option<String> {
@@ -300,9 +263,9 @@ fn secondary_addresses(data: &Parameters) -> Result<u32, ApiError> {
     Ok(prefixes.saturating_mul(PREFIX).saturating_add(addresses))
 }
 
-/// `LaunchTemplateAndOverrides` of a response: the template by id and version number, and the override as sent.
-fn echo(template: &str, version: u64, overrides: &Parameters) -> Fields {
-    let specification = Fields::new().with("launchTemplateId", template).with("version", version);
+/// `LaunchTemplateAndOverrides` of a response: the template by id, and the override as sent.
+fn echo(template: &str, overrides: &Parameters) -> Fields {
+    let specification = Fields::new().with("launchTemplateId", template).with("version", 1_u64);
     let sent = Fields::new()
         .maybe("instanceType", overrides.get("InstanceType"))
         .maybe("subnetId", overrides.get("SubnetId"))

@@ -1,27 +1,19 @@
-//! DescribeInstanceStatus: status checks, and scheduled events.
+//! DescribeInstanceStatus: status checks, and scheduled events. DescribeSpotInstanceRequests: the request of each spot
+//! instance, with its status.
 
 use std::collections::BTreeMap;
 
 use cloud::provider::{Instance, InstanceState};
-use model::Timestamp;
 use model::interruption::InterruptionKind;
+use model::{CapacityType, Timestamp};
 
-use super::{Instances, find, is_visible, state, state_name};
+use super::{is_visible, state};
 use crate::account::context::{Context, iso};
 use crate::account::region::Region;
 use crate::api_error::ApiError;
 use crate::query::filters::Filters;
 use crate::settings::Tags;
 use crate::value::Fields;
-
-const FILTERS: [&str; 6] = [
-    "availability-zone",
-    "event.code",
-    "instance-state-name",
-    "instance-status.status",
-    "system-status.status",
-    "attached-ebs-status.status",
-];
 
 /// What status checks and events say of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,67 +45,76 @@ impl Reports {
     }
 
     /// When EC2 has warned that it takes the spot instance back.
-    pub(super) fn warned(&self, id: &str) -> Option<Timestamp> {
+    fn warned(&self, id: &str) -> Option<Timestamp> {
         self.of(id, InterruptionKind::SpotInterrupted).map(|report| report.since)
     }
 }
 
-impl Instances {
-    pub(crate) fn describe_status(
-        &self,
-        region: &Region,
-        reports: &Reports,
-        call: &Context<'_>,
-    ) -> Result<Fields, ApiError> {
-        let filters = Filters::read(call.parameters, &FILTERS, false)?;
-        let ids = call.parameters.list("InstanceId");
-        for id in &ids {
-            find(call, id)?;
-        }
-        let all = call.parameters.is_true("IncludeAllInstances");
-        let wanted = |instance: &&Instance| {
-            (ids.is_empty() || ids.contains(&instance.id.as_ref()))
-                && (all || instance.state == InstanceState::Running)
-                && is_visible(call, instance)
+/// DescribeInstanceStatus of running instances.
+pub(crate) fn describe_status(region: &Region, reports: &Reports, call: &Context<'_>) -> Result<Fields, ApiError> {
+    let filters = Filters::read(call.parameters, &["event.code", "instance-status.status", "system-status.status"])?;
+    let passes = |instance: &&Instance| {
+        let field = |name: &str| match name {
+            "event.code" => reports.scheduled(&instance.id).map_or("", |_| RETIREMENT),
+            "instance-status.status" => summary(reports.impaired(&instance.id)),
+            _ => summary(None),
         };
-        let passes = |instance: &&Instance| {
-            let field = |name: &str| match name {
-                "availability-zone" => vec![instance.zone.to_string()],
-                "event.code" => reports.scheduled(&instance.id).map(|_| RETIREMENT.to_owned()).into_iter().collect(),
-                "instance-state-name" => vec![state_name(instance.state).to_owned()],
-                "instance-status.status" => vec![summary(instance, reports.impaired(&instance.id)).to_owned()],
-                _ => vec![summary(instance, None).to_owned()],
-            };
-            filters.pass(&Tags::new(), field)
-        };
-        let found = call.cloud.instances().filter(wanted).filter(passes);
-        let (page, token) = call.page()?.take(found, |instance| instance.id.to_string());
-        let shown = page.into_iter().map(|instance| shown(region, reports, instance));
-        Ok(Fields::new().list("instanceStatusSet", shown).maybe("nextToken", token))
+        let is_wanted = instance.state == InstanceState::Running && is_visible(call, instance);
+        is_wanted && filters.pass(&Tags::new(), field)
+    };
+    let (page, token) = call.page()?.take(call.cloud.instances(), |instance| instance.id.as_ref(), passes);
+    let shown = page.into_iter().map(|instance| shown(region, reports, instance));
+    Ok(Fields::new().list("instanceStatusSet", shown).maybe("nextToken", token))
+}
+
+/// DescribeSpotInstanceRequests of the instances that the call names.
+pub(crate) fn describe_spot_requests(reports: &Reports, call: &Context<'_>) -> Result<Fields, ApiError> {
+    let filters = Filters::read(call.parameters, &["instance-id"])?;
+    let ids = filters.exact("instance-id").ok_or_else(|| ApiError::missing("Filter"))?;
+    let passes = |instance: &&Instance| instance.capacity_type == CapacityType::Spot && is_visible(call, instance);
+    let found = ids.iter().filter_map(|id| call.cloud.describe(id).ok());
+    let (page, token) = call.page()?.take(found, |instance| instance.id.as_ref(), passes);
+    let shown = page.into_iter().map(|instance| {
+        let status = Fields::new().with("code", spot_code(reports, instance));
+        let status = status.with("updateTime", iso(reports.warned(&instance.id).unwrap_or(instance.launched)));
+        Fields::new()
+            .with("spotInstanceRequestId", request_id(instance))
+            .with("instanceId", instance.id.as_ref())
+            .with("state", if instance.state == InstanceState::Terminated { "closed" } else { "active" })
+            .with("status", status)
+    });
+    Ok(Fields::new().list("spotInstanceRequestSet", shown).maybe("nextToken", token))
+}
+
+/// Id of the request of a spot instance.
+pub(super) fn request_id(instance: &Instance) -> String {
+    format!("sir-{}", &instance.id[instance.id.len() - 8..])
+}
+
+fn spot_code(reports: &Reports, instance: &Instance) -> &'static str {
+    match (instance.state, reports.warned(&instance.id)) {
+        (InstanceState::Running | InstanceState::Pending, None) => "fulfilled",
+        (InstanceState::Running | InstanceState::Pending, Some(_)) => "marked-for-termination",
+        (_, Some(_)) => "instance-terminated-no-capacity",
+        (_, None) => "instance-terminated-by-user",
     }
 }
 
 const RETIREMENT: &str = "instance-retirement";
 
-/// Status of the checks of an instance.
-fn summary(instance: &Instance, impaired: Option<&Report>) -> &'static str {
-    match (instance.state, impaired) {
-        (InstanceState::Running, None) => "ok",
-        (InstanceState::Running, Some(_)) => "impaired",
-        (InstanceState::Pending, _) => "initializing",
-        _ => "not-applicable",
-    }
+/// Status of the checks of a running instance.
+fn summary(impaired: Option<&Report>) -> &'static str {
+    if impaired.is_some() { "impaired" } else { "ok" }
 }
 
 fn shown(region: &Region, reports: &Reports, instance: &Instance) -> Fields {
     let check = |impaired: Option<&Report>| {
         let detail = Fields::new().with("name", "reachability");
-        let detail = match (impaired, summary(instance, impaired)) {
-            (Some(report), "impaired") => detail.with("status", "failed").with("impairedSince", iso(report.since)),
-            (_, "ok") => detail.with("status", "passed"),
-            _ => detail.with("status", "initializing"),
+        let detail = match impaired {
+            Some(report) => detail.with("status", "failed").with("impairedSince", iso(report.since)),
+            None => detail.with("status", "passed"),
         };
-        Fields::new().with("status", summary(instance, impaired)).list("details", [detail])
+        Fields::new().with("status", summary(impaired)).list("details", [detail])
     };
     let event = |report: &Report| {
         let planned = Fields::new()

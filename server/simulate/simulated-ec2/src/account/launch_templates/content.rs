@@ -100,7 +100,7 @@ fn check_parameter(name: &str, value: &str) -> Result<(), ApiError> {
 ///
 /// # Errors
 /// `InvalidUserData.Malformed` and `InvalidParameterValue`, as EC2.
-pub(crate) fn check_user_data(encoded: &str) -> Result<(), ApiError> {
+fn check_user_data(encoded: &str) -> Result<(), ApiError> {
     let malformed = |_| ApiError::new("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.");
     let decoded = STANDARD.decode(encoded).map_err(malformed)?;
     if decoded.len() > MAX_USER_DATA {

@@ -7,7 +7,7 @@ use crate::api_error::ApiError;
 
 #[derive(Debug, Clone)]
 pub(super) struct Message {
-    pub(super) id: String,
+    id: String,
     body: String,
     pub(super) sent: Timestamp,
     /// When it can be received, or received again.
@@ -37,9 +37,9 @@ impl Receipt {
 }
 
 impl Message {
-    pub(super) fn new(number: u64, body: &str, sent: Timestamp, visible: Timestamp) -> Self {
+    pub(super) fn new(number: u64, body: &str, sent: Timestamp) -> Self {
         let id = format!("00000000-0000-4000-9000-{number:012}");
-        Self { id, body: body.to_owned(), sent, visible, first_received: None, received: 0 }
+        Self { id, body: body.to_owned(), sent, visible: sent, first_received: None, received: 0 }
     }
 
     /// Hands message `number` out until `visible`.

@@ -49,9 +49,7 @@ fn each_kind_of_reservation_has_its_own_capacity_type_and_market() {
     let interruptible = |r: &mut Reservation| r.interruptible = true;
     for (change, market, kind, launched) in [
         ((|_| {}) as fn(&mut Reservation), None, "on-demand", true),
-        (|_| {}, None, "capacity-block", false),
-        (block, Some("capacity-block"), "capacity-block", true),
-        (block, None, "capacity-block", false),
+        (block, None, "on-demand", false),
         (block, Some("capacity-block"), "on-demand", false),
         (interruptible, Some("interruptible-capacity-reservation"), "reserved-capacity", true),
         (interruptible, None, "on-demand", false),

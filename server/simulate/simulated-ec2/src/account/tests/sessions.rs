@@ -12,7 +12,7 @@ fn enter(fixture: &mut Fixture, cluster: &str) -> String {
          Tags.member.1.Key=cluster&Tags.member.1.Value={cluster}"
     );
     fixture.caller = Caller::default();
-    let key = fixture.identity("AssumeRole", &form).unwrap().text("Credentials/AccessKeyId");
+    let key = fixture.assume(&form).unwrap().text("Credentials/AccessKeyId");
     fixture.caller = fixture.account.authenticate(&key, Service::Ec2, fixture.now).unwrap();
     key
 }
@@ -58,7 +58,7 @@ fn tags_of_a_session_need_a_trust_policy_that_allows_them() {
     });
     let mut code = |more: &str| {
         let form = format!("RoleArn=arn:aws:iam::123456789012:role/fleet&RoleSessionName={more}");
-        sts.identity("AssumeRole", &form).map_or_else(|error| error.code, |_| "none".to_owned())
+        sts.assume(&form).map_or_else(|error| error.code, |_| "none".to_owned())
     };
     assert_eq!(code("s1"), "none");
     assert_eq!(code("s1&Tags.member.1.Key=k&Tags.member.1.Value=v"), "AccessDenied");
@@ -110,9 +110,8 @@ fn an_instance_profile_gets_only_a_role_that_the_caller_may_pass() {
           "Condition": { "StringEquals": { "iam:PassedToService": "ec2.amazonaws.com" } } },
     ]));
     enter(&mut fixture, "blue");
-    let mut code = |action: &str, form: &str| {
-        fixture.identity(action, form).map_or_else(|error| error.code, |_| "none".to_owned())
-    };
+    let mut code =
+        |action: &str, form: &str| fixture.iam(action, form).map_or_else(|error| error.code, |_| "none".to_owned());
     assert_eq!(code("CreateInstanceProfile", "InstanceProfileName=p&Path=/"), "AccessDenied");
     assert_eq!(code("CreateInstanceProfile", "InstanceProfileName=p&Path=/own/"), "none");
     assert_eq!(code("AddRoleToInstanceProfile", "InstanceProfileName=p&RoleName=node-red"), "AccessDenied");

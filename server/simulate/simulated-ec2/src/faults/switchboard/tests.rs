@@ -37,7 +37,7 @@ fn a_bucket_is_per_action_and_refills() {
     let mut switchboard = Switchboard::new(Faults { throttles, ..Faults::default() });
     let throttled = Some("RequestLimitExceeded".to_owned());
     assert_eq!(codes(&mut switchboard, "CreateFleet", 2), [None, throttled]);
-    assert_eq!(codes(&mut switchboard, "RunInstances", 1), [None]);
+    assert_eq!(codes(&mut switchboard, "DescribeInstances", 1), [None]);
     let later = Timestamp::from_millis(1_000_501);
     assert_eq!(switchboard.next_call("CreateFleet", "RequestLimitExceeded", later).error, None);
 }
@@ -45,10 +45,9 @@ fn a_bucket_is_per_action_and_refills() {
 #[test]
 fn the_first_entry_that_covers_a_pool_counts_and_decreases() {
     let two_spot = PoolCapacity { capacity_type: Some("spot".to_owned()), available: 2, ..PoolCapacity::default() };
-    let pools = vec![PoolCapacity::none("m5.large", "euw1-az1"), two_spot];
+    let pools = vec![PoolCapacity::none("m5.large", "eu-west-1a"), two_spot];
     let mut switchboard = Switchboard::new(Faults { pools, ..Faults::default() });
-    let pool =
-        |instance_type, capacity_type| Pool { instance_type, zone: "eu-west-1a", zone_id: "euw1-az1", capacity_type };
+    let pool = |instance_type, capacity_type| Pool { instance_type, zone: "eu-west-1a", capacity_type };
     assert_eq!(switchboard.available(pool("m5.large", "spot")), Some(0));
     assert_eq!(switchboard.available(pool("c5.large", "on-demand")), None);
     assert_eq!(switchboard.available(pool("c5.large", "spot")), Some(2));
@@ -63,9 +62,9 @@ fn an_update_replaces_the_fields_that_it_names() {
         "rules": [{ "action": "CreateFleet", "times": 1, "effect": { "kind": "error", "code": "InternalError" } }],
         "pools": [{ "instanceType": "m5.large", "available": 0 }],
     });
-    let quotas = Quotas { fleets: Some(3), ..Quotas::default() };
-    let updated = Faults { quotas, ..Faults::default() }.updated(&update).unwrap();
-    assert_eq!((updated.seed, updated.quotas, updated.pools.len()), (7, quotas, 1));
+    let lag = Lag { instances_ms: 3, ..Lag::default() };
+    let updated = Faults { lag, ..Faults::default() }.updated(&update).unwrap();
+    assert_eq!((updated.seed, updated.lag, updated.pools.len()), (7, lag, 1));
     assert_eq!(updated.rules, [FaultRule::times("CreateFleet", 1, Effect::error("InternalError"))]);
     assert!(Faults::default().updated(&serde_json::json!({ "rule": [] })).is_err());
 }

@@ -13,7 +13,7 @@ fn number(row: &TypeRow, column: &str) -> Option<i64> {
 }
 
 /// Architecture as EC2 names it.
-pub(super) fn architecture(row: &TypeRow) -> &str {
+pub(crate) fn architecture(row: &TypeRow) -> &str {
     match value(row, "arch") {
         Some("amd64") => "x86_64",
         other => other.unwrap_or(""),
@@ -21,7 +21,7 @@ pub(super) fn architecture(row: &TypeRow) -> &str {
 }
 
 /// One item of `instanceTypeSet`.
-pub(super) fn shown(row: &TypeRow) -> Fields {
+pub(crate) fn shown(row: &TypeRow) -> Fields {
     let spot = value(row, "spot") == Some("y");
     let usage = value(row, "usage").unwrap_or(if spot { "on-demand spot" } else { "on-demand" });
     let is_metal = value(row, "hypervisor") == Some("metal");

@@ -1,6 +1,0 @@
-//! Tags of a resource.
-
-use std::collections::BTreeMap;
-
-/// Tags of a resource, by key.
-pub type Tags = BTreeMap<String, String>;
