@@ -2,55 +2,43 @@
 //! keys and the output of `--print-config` derive from it. Precedence: flag, environment, file,
 //! default.
 
-mod error;
-mod file;
-mod former;
 mod keys;
-mod layers;
 mod log;
-mod suggest;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-pub use error::{ConfigError, Origin};
-pub use keys::{KEYS, Key, Kind};
-pub use layers::Layers;
+use settings::{ConfigError, ConfigErrors, Layers, suggest};
 
-/// Settings that are complete and valid.
+pub use keys::{KEYS, SCHEMA};
+
+/// Settings that are complete and valid. A field has the meaning of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Server address and the credentials of both sides.
     pub server: ServerConfig,
-    /// `cluster.name`.
     pub cluster_name: String,
-    /// `cluster.region`; empty when unset.
     pub region: String,
     /// What the user data of new nodes needs to know.
     pub facts: FactsConfig,
     /// Connection to the API server and leader election.
     pub kubernetes: KubernetesConfig,
-    /// `agent.karpenter-absent`.
     pub karpenter_absent: bool,
-    /// `agent.probe-address`.
     pub probe_address: Option<SocketAddr>,
     /// Limits that the agent enforces regardless of the server's instructions.
     pub guard: GuardConfig,
-    /// `log.filter`.
     pub log_filter: String,
-    /// `log.format` is `json`.
     pub log_json: bool,
 }
 
 /// Connection to the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerConfig {
-    /// `server.address`.
     pub address: String,
     /// Files; read again for every connection.
     pub credentials: Credentials,
@@ -60,52 +48,37 @@ pub struct ServerConfig {
 /// restart.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Credentials {
-    /// `server.ca-file`: certificates (PEM) of the authorities of the server's certificate.
     pub ca_file: Option<PathBuf>,
-    /// `server.token-file`: the agent's bearer token.
     pub token_file: Option<PathBuf>,
-    /// `server.client-certificate`: the agent's certificate (PEM).
     pub client_certificate: Option<PathBuf>,
-    /// `server.client-key`: the key of the certificate (PEM).
     pub client_key: Option<PathBuf>,
 }
 
 /// What the user data of new nodes needs to know, where it is not read from the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FactsConfig {
-    /// `cluster.api-endpoint`: an `https://` URL.
     pub api_endpoint: Option<String>,
-    /// `cluster.api-ca-file`: certificates (PEM); read again for every connection.
     pub api_ca_file: Option<PathBuf>,
-    /// `cluster.service-cidr`.
     pub service_cidr: Option<String>,
 }
 
 /// Connection to the API server and leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubernetesConfig {
-    /// `kubernetes.kubeconfig`.
     pub kubeconfig: Option<PathBuf>,
-    /// `kubernetes.context`.
     pub context: Option<String>,
-    /// `kubernetes.namespace`.
     pub namespace: Option<String>,
-    /// `kubernetes.lease`.
     pub lease: String,
-    /// `kubernetes.lease-duration`.
     pub lease_duration: Duration,
-    /// `kubernetes.identity`; defaults to the host name.
     pub identity: Option<String>,
-    /// `kubernetes.streaming-lists`.
     pub streaming_lists: bool,
 }
 
 /// The agent's bound on removals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuardConfig {
-    /// `guard.removals`; 0 sets no bound.
+    /// 0 sets no bound.
     pub removals: usize,
-    /// `guard.window`.
     pub window: Duration,
 }
 
@@ -129,20 +102,18 @@ impl Invocation {
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, InvocationError> {
         let matches = keys::command().try_get_matches_from(arguments).map_err(with_suggestion)?;
-        let environment: Vec<(String, String)> = environment.collect();
-        let mut layers = Layers::default();
+        let environment: BTreeMap<String, String> = environment.collect();
+        let mut layers = Layers::new(&SCHEMA);
         let named = matches.get_one::<PathBuf>(keys::FILE).cloned();
-        let named = named.or_else(|| {
-            let variable = environment.iter().find(|(name, _)| name == keys::FILE_VARIABLE);
-            variable.map(|(_, path)| PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty())
-        });
-        if let Some(path) = named {
-            layers.add_file(&path)?;
+        let named = named.or_else(|| environment.get(keys::FILE_VARIABLE).map(PathBuf::from));
+        if let Some(path) = named.filter(|path| !path.as_os_str().is_empty()) {
+            layers.add_file(&path);
         }
-        layers.add_environment(&environment)?;
+        layers.add_environment(&environment);
+        layers.check_names()?;
         for key in KEYS {
             if let Some(value) = matches.get_one::<String>(key.path) {
-                layers.add(key, value.clone(), Origin::Flag(key.flag));
+                layers.add_flag(key, value.clone());
             }
         }
         Ok(Self { layers, print_config: matches.get_flag(keys::PRINT) })
@@ -155,8 +126,11 @@ fn with_suggestion(error: clap::Error) -> clap::Error {
         Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.strip_prefix("--"),
         _ => None,
     };
-    let known: Vec<&str> = KEYS.iter().map(|key| key.flag).chain([keys::FILE, keys::PRINT]).collect();
-    let Some((unknown, nearest)) = unknown.and_then(|flag| Some((flag, suggest::nearest(flag, &known)?))) else {
+    let nearest = |flag: &str| {
+        let known = KEYS.iter().map(|key| key.flag).chain([keys::FILE, keys::PRINT]);
+        suggest::nearest(flag, known.map(str::to_owned))
+    };
+    let Some((unknown, nearest)) = unknown.and_then(|flag| Some((flag, nearest(flag)?))) else {
         return error;
     };
     let text = format!("there is no flag --{unknown}; did you mean --{nearest}?");
@@ -171,15 +145,16 @@ pub enum InvocationError {
     CommandLine(#[from] clap::Error),
     /// The configuration file cannot be used.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] ConfigErrors),
 }
 
 impl Config {
     /// Resolves `layers` to settings.
     ///
     /// # Errors
-    /// [`ConfigError`] when a setting is missing or not allowed.
-    pub fn resolve(layers: &Layers) -> Result<Self, ConfigError> {
+    /// The settings that are missing or not allowed.
+    pub fn resolve(layers: &Layers) -> Result<Self, ConfigErrors> {
+        layers.check()?;
         let config = Self {
             server: ServerConfig {
                 address: layers.required("server.address")?,
@@ -204,11 +179,14 @@ impl Config {
                 lease: layers.text("kubernetes.lease"),
                 lease_duration: layers.duration("kubernetes.lease-duration")?,
                 identity: layers.optional("kubernetes.identity"),
-                streaming_lists: layers.switch("kubernetes.streaming-lists")?,
+                streaming_lists: layers.boolean("kubernetes.streaming-lists")?,
             },
-            karpenter_absent: layers.switch("agent.karpenter-absent")?,
-            probe_address: layers.address("agent.probe-address")?,
-            guard: GuardConfig { removals: layers.count("guard.removals")?, window: layers.duration("guard.window")? },
+            karpenter_absent: layers.boolean("agent.karpenter-absent")?,
+            probe_address: layers.optional_address("agent.probe-address")?,
+            guard: GuardConfig {
+                removals: usize::try_from(layers.number("guard.removals")?).unwrap_or(usize::MAX),
+                window: layers.duration("guard.window")?,
+            },
             log_filter: layers.text("log.filter"),
             log_json: layers.text("log.format") == "json",
         };
@@ -240,11 +218,8 @@ impl Config {
         if self.kubernetes.lease_duration < SHORTEST_LEASE {
             return Err(layers.invalid("kubernetes.lease-duration", "a lease must last at least 3s"));
         }
-        if !log::is_filter(&self.log_filter) {
+        if !settings::is_log_filter(&self.log_filter) {
             return Err(layers.invalid("log.filter", log::ACCEPTED));
-        }
-        if !["text", "json"].contains(&layers.text("log.format").as_str()) {
-            return Err(layers.invalid("log.format", "write text or json"));
         }
         Ok(())
     }
@@ -299,28 +274,6 @@ fn is_cidr(text: &str) -> bool {
 fn is_loopback(address: &str) -> bool {
     let host = address.trim_start_matches("http://");
     ["127.0.0.1:", "localhost:", "[::1]:"].iter().any(|loopback| host.starts_with(loopback))
-}
-
-/// The effective settings in the format of the file, with the origin of each value.
-#[must_use]
-pub fn print(layers: &Layers) -> String {
-    let mut text = String::new();
-    let mut open = "";
-    for key in KEYS {
-        let (table, name) = key.path.split_once('.').unwrap_or(("", key.path));
-        if table != open {
-            let separator = if text.is_empty() { "" } else { "\n" };
-            let _infallible = writeln!(text, "{separator}[{table}]");
-            open = table;
-        }
-        let (value, origin) = layers.get(key.path);
-        let _infallible = match value {
-            "" => writeln!(text, "# {name} is not set"),
-            value if matches!(key.kind, Kind::Switch | Kind::Count) => writeln!(text, "{name} = {value} # {origin}"),
-            value => writeln!(text, "{name} = {} # {origin}", toml::Value::from(value)),
-        };
-    }
-    text
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::config::{self, Config, Invocation, InvocationError};
+use agent::config::{Config, Invocation, InvocationError};
 use agent::intern::content_hash;
 use agent::link::backoff::Backoff;
 use agent::{Identity, Target, shutdown_signal};
@@ -34,7 +34,7 @@ pub fn main() -> ExitCode {
     let config = match Invocation::read(std::env::args_os(), std::env::vars()) {
         Ok(invocation) => match Config::resolve(&invocation.layers) {
             Ok(_) if invocation.print_config => {
-                print!("{}", config::print(&invocation.layers));
+                print!("{}", settings::print(&invocation.layers));
                 return ExitCode::SUCCESS;
             }
             Ok(config) => config,

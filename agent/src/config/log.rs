@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::io::IsTerminal;
 
 use tracing::Subscriber;
-use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -31,14 +30,6 @@ where
 /// (no-color.org).
 fn uses_color(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
     is_terminal && no_color.is_none_or(OsStr::is_empty)
-}
-
-/// Whether `filter` is a valid one. A word without `=` must be a level: as a module, which the syntax
-/// permits, a misspelled level would silence all other modules.
-pub(super) fn is_filter(filter: &str) -> bool {
-    let is_name = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-'));
-    let is_valid = |word: &str| !is_name(word) || (!word.is_empty() && word.parse::<LevelFilter>().is_ok());
-    filter.split(',').all(|word| is_valid(word.trim())) && EnvFilter::try_new(filter).is_ok()
 }
 
 #[cfg(test)]
@@ -80,16 +71,6 @@ mod tests {
             let line = logged(json, color);
             assert!(line.contains("node drained"), "{line}");
             assert_eq!(line.contains('\u{1b}'), escapes, "json {json}, colour {color}: {line:?}");
-        }
-    }
-
-    #[test]
-    fn a_word_that_is_no_level_is_no_filter() {
-        for filter in ["off", "info", "WARN", "info,agent_kubernetes=debug", "agent[span{a=1}]=trace", "kube=off"] {
-            assert!(is_filter(filter), "{filter}");
-        }
-        for filter in ["verbose", "info,agent_kubernetes", "agent=verbose", "=", ""] {
-            assert!(!is_filter(filter), "{filter}");
         }
     }
 }

@@ -1,3 +1,5 @@
+use settings::print;
+
 use super::*;
 use crate::temporary_file::TemporaryFile;
 
@@ -8,7 +10,7 @@ fn invoke(flags: &[&str], environment: &[(&str, &str)]) -> Result<Invocation, In
 }
 
 /// The settings of these flags, with an address and a name.
-fn with(flags: &[&str]) -> Result<Config, ConfigError> {
+fn with(flags: &[&str]) -> Result<Config, ConfigErrors> {
     let all = [&["--server-address", "http://s:1", "--cluster-name", "blue"], flags].concat();
     Config::resolve(&invoke(&all, &[]).unwrap().layers)
 }
@@ -80,10 +82,10 @@ fn what_is_not_allowed_is_refused_with_its_value_and_where_it_was_written() {
     ] {
         // The command line rejects a repeated flag; here the last pair replaces the first.
         let all = [&["--server-address", "http://s:1", "--cluster-name", "blue"], flags].concat();
-        let mut layers = Layers::default();
+        let mut layers = Layers::new(&SCHEMA);
         for pair in all.chunks(2) {
             let key = KEYS.iter().find(|key| format!("--{}", key.flag) == pair[0]).unwrap();
-            layers.add(key, pair[1].to_owned(), Origin::Flag(key.flag));
+            layers.add_flag(key, pair[1].to_owned());
         }
         let error = Config::resolve(&layers).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
@@ -195,7 +197,7 @@ fn a_value_that_may_be_a_secret_is_not_printed() {
     assert!(error.contains("the path of a file") && !error.contains("c0ffee"), "{error}");
     let file = TemporaryFile::new("[server]\ntoken-file = [\"c0ffee\"]\n");
     let error = invoke(&["--config", file.0.to_str().unwrap()], &[]).unwrap_err().to_string();
-    assert!(error.contains("line 2: server.token-file has a value of type array"), "{error}");
+    assert!(error.contains(":2: server.token-file has a value of type array; write the path of a file"), "{error}");
     assert!(!error.contains("c0ffee"), "{error}");
 }
 

@@ -7,8 +7,9 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 34] = [
+const RULES: [(&str, &[&str]); 35] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
+    ("fleetwright-settings", &["fleetwright-", "clap", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-api-budget", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),
     ("fleetwright-odds", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),

@@ -5,30 +5,25 @@
 //! names the nearest known one.
 
 mod accounts;
-mod config_key;
 mod disruption;
-mod error;
-mod file;
+mod explanation;
 mod guardrails;
 mod keys;
 mod layers;
 mod listen;
-mod origin;
 mod owner;
-mod print;
-mod renamed;
 mod session;
 mod shared;
 mod value_type;
 
 pub use accounts::{AccountEntry, AccountRoles, Accounts, AccountsError, ClusterRules, UnassignedCluster};
-pub use error::{ConfigError, ConfigErrors};
-pub(crate) use keys::{ConfigKey, KEYS};
-pub use layers::{FILE_VARIABLE, Layers, TRIAL_FLAG};
+pub use explanation::explain;
+pub(crate) use keys::KEYS;
+pub use keys::{FILE_VARIABLE, key_of_flag};
+pub use layers::{Layers, TRIAL_FLAG};
 pub use listen::Listen;
-pub use origin::Origin;
-pub use print::{explain, print};
-pub use renamed::key_of_flag;
+pub(crate) use settings::Key as ConfigKey;
+pub use settings::{ConfigErrors, Origin, print};
 pub use value_type::parse_duration_flag;
 pub(crate) use value_type::{parse_dollars, parse_feature_gates};
 
@@ -44,7 +39,7 @@ use model::schedulers::PlannedSchedulers;
 
 use agent_session::SessionMemory;
 
-/// Configuration of `serve`.
+/// Configuration of `serve`. A field has the meaning of its key (`keys.rs`).
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Listener addresses and their protection.
@@ -55,27 +50,18 @@ pub struct Config {
     pub cloud: CloudConfig,
     /// Batching, planning and garbage collection.
     pub control: ControlConfig,
-    /// `disruption.*`: when nodes are consolidated.
     pub consolidation: ConsolidationSettings,
-    /// `guardrails.*`: safety limits on decisions.
     pub guardrails: GuardrailSettings,
-    /// `disruption.*`: what holds voluntary disruption.
     pub disruption: DisruptionSettings,
-    /// `disruption.pass-interval`: minimum time between two passes of the disruption methods.
     pub disruption_pass_interval: Millis,
-    /// `disruption.cpu`: percent of the processors for plans of disruption of all clusters.
     pub disruption_cpu: u64,
     /// Leases on clusters.
     pub lease: LeaseConfig,
-    /// `session.memory` and `session.memory-total`: memory limits for objects of agents.
     pub session_memory: SessionMemory,
-    /// `shutdown.grace`: grace period for open connections.
     pub(crate) shutdown_grace: Duration,
-    /// `log.filter`: log filter in the syntax of `RUST_LOG`.
     pub log_filter: String,
     /// Whether `log.format` is `json`.
     pub log_json: bool,
-    /// `trace.collector`: OTLP endpoint of traces.
     pub(crate) trace_collector: Option<String>,
     /// Digests, by key, of the settings that all replicas of one database should share.
     pub shared: BTreeMap<String, String>,
@@ -84,23 +70,14 @@ pub struct Config {
 /// Durable state.
 #[derive(Debug, Clone)]
 pub struct StoreConfig {
-    /// `store.database-url`: PostgreSQL.
     pub database_url: Option<String>,
-    /// `store.data-dir`: data directory of a local PostgreSQL.
     pub data_dir: PathBuf,
-    /// `store.memory`: without a database, keep all state in memory.
     pub memory: bool,
-    /// `store.migrate`: whether to apply schema migrations at startup.
     pub migrate: bool,
-    /// `store.connections`: maximum database connections.
     pub connections: u32,
-    /// `store.keep-log`: retention of the decision log.
     pub(crate) keep_log: Duration,
-    /// `store.keep-ended`: retention of completed operations.
     pub(crate) keep_ended: Duration,
-    /// `store.keep-clusters`: retention of lease rows of absent clusters.
     pub(crate) keep_clusters: Duration,
-    /// `store.keep-costs`: retention of what machines have cost.
     pub(crate) keep_costs: Duration,
 }
 
@@ -116,42 +93,26 @@ pub enum Provider {
 /// Cloud provider and its settings.
 #[derive(Debug, Clone)]
 pub struct CloudConfig {
-    /// `cloud.provider`.
     pub provider: Provider,
-    /// `cloud.endpoint`: EC2 API endpoint.
     pub endpoint: Option<String>,
-    /// `cloud.address`: address of an external simulated cloud.
     pub address: Option<String>,
-    /// `cloud.seed`: seed of the simulated cloud.
     pub seed: u64,
-    /// `cloud.boot`: time from launch to running in the simulated cloud.
     pub boot: Duration,
-    /// `cloud.no-capacity`: the simulated cloud fails every launch.
     pub no_capacity: bool,
-    /// `cloud.account`: account name, shared by replicas of one database.
     pub account: String,
-    /// `cloud.region`.
     pub region: String,
-    /// `cloud.accounts-file`: several accounts and regions, in place of `account`, `region` and what belongs to them.
     pub accounts: Option<Accounts>,
-    /// `cloud.catalogue`: file that overrides the built-in catalogue.
     pub catalogue: Option<PathBuf>,
-    /// `cloud.*-refresh-interval`: how often the catalogue is read from the cloud.
     pub refresh: RefreshConfig,
-    /// `cloud.api-limit-percent`: percentage of EC2's default rate limits.
     pub api_limit_percent: u32,
-    /// `interruption.queue`: name of the queue that receives notices about instances.
     pub interruption_queue: Option<String>,
 }
 
 /// How often each part of the catalogue is read from the cloud; `None` is never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefreshConfig {
-    /// `cloud.instance-type-refresh-interval`.
     pub instance_types: Option<Duration>,
-    /// `cloud.on-demand-price-refresh-interval`.
     pub on_demand_prices: Option<Duration>,
-    /// `cloud.spot-price-refresh-interval`.
     pub spot_prices: Option<Duration>,
 }
 
@@ -165,41 +126,28 @@ impl RefreshConfig {
 /// Batching, planning and garbage collection.
 #[derive(Debug, Clone)]
 pub struct ControlConfig {
-    /// `control.batch-idle`: idle time that closes a batch.
     pub batch_idle: Duration,
-    /// `control.batch-max`: maximum duration of a batch.
     pub batch_max: Duration,
-    /// `control.plan-pods`: maximum pods per plan; 0 is unlimited.
+    /// 0 is unlimited, as for `plan_steps`.
     pub plan_pods: u64,
-    /// `control.plan-steps`: step budget per plan; 0 is unlimited.
     pub(crate) plan_steps: u64,
-    /// `control.search-cpu`: percent of the processors that searches may use; 0 disables them.
+    /// Percent of the processors; 0 disables searches.
     pub search_cpu: u64,
-    /// `control.feature-gates`: features that are on.
     pub feature_gates: FeatureGates,
-    /// `control.preferred-terms`: maximum preferences per pod.
     pub preferred_terms: u32,
-    /// `control.gc-after`: garbage collection delay; zero disables it.
+    /// Zero disables garbage collection.
     pub(crate) collect_after: Duration,
-    /// `control.register-together`: maximum wait of a ready Node for the others of its decision.
     pub open_together: Duration,
-    /// `control.hold-after-external-scale-up`: how long a pod is excluded from planning after
-    /// Cluster Autoscaler scaled up for it.
     pub hold_after_external_scale_up: Duration,
-    /// `control.schedulers`: the schedulers whose pods are planned.
     pub schedulers: PlannedSchedulers,
-    /// `control.preference-policy`.
     pub preferences: PreferencePolicy,
-    /// `control.min-values-policy`.
     pub min_values: MinValuesPolicy,
 }
 
 /// Leases on clusters.
 #[derive(Debug, Clone)]
 pub struct LeaseConfig {
-    /// `lease.owner`: lease holder identity of this replica; generated when unset.
     pub owner: String,
-    /// `lease.duration`.
     pub duration: Duration,
 }
 

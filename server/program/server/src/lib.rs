@@ -29,7 +29,8 @@ mod render;
 mod replicas;
 pub mod serve;
 pub mod stores;
-pub mod suggest;
 pub mod telemetry;
 pub mod views;
 pub mod web;
+
+pub use settings::suggest;

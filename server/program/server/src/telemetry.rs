@@ -7,7 +7,6 @@ mod sampler;
 use std::borrow::Cow;
 
 use opentelemetry_otlp::ExporterBuildError;
-use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
@@ -32,14 +31,6 @@ pub enum TelemetryError {
 /// The accepted filters, for errors.
 pub(crate) const ACCEPTED_FILTERS: &str =
     "a level (off, error, warn, info, debug, trace) or module=level, such as info,fleetwright=debug";
-
-/// Whether `filter` is a valid one. A word without `=` must be a level: as a module, which the syntax
-/// permits, a misspelled level would silence all other modules.
-pub(crate) fn is_filter(filter: &str) -> bool {
-    let is_name = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-'));
-    let is_valid = |word: &str| !is_name(word) || (!word.is_empty() && word.parse::<LevelFilter>().is_ok());
-    filter.split(',').all(|word| is_valid(word.trim())) && EnvFilter::try_new(filter).is_ok()
-}
 
 /// Starts logging. A second call in one process changes nothing.
 ///
@@ -75,7 +66,7 @@ pub fn init_logging_and_tracing(
 }
 
 fn log_layer(filter: &str, json: bool) -> Result<Box<dyn Layer<Registry> + Send + Sync>, TelemetryError> {
-    if !is_filter(filter) {
+    if !settings::is_log_filter(filter) {
         return Err(TelemetryError::Filter(filter.to_owned()));
     }
     let filter = EnvFilter::new(with_defaults(filter));
@@ -104,16 +95,6 @@ fn install(layers: impl Layer<Registry> + Send + Sync) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_word_that_is_no_level_is_no_filter() {
-        for filter in ["off", "info", "WARN", "info,fleetwright=debug", "fleetwright[span{a=1}]=trace", "sqlx=off"] {
-            assert!(is_filter(filter), "{filter}");
-        }
-        for filter in ["verbose", "info,fleetwright", "fleetwright=verbose", "=", ""] {
-            assert!(!is_filter(filter), "{filter}");
-        }
-    }
 
     #[test]
     fn an_invalid_filter_is_refused_with_the_accepted_levels() {

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::ConfigError;
 use super::keys::find;
 use super::layers::Layers;
 pub use cluster_rules::{ClusterRules, UnassignedCluster};
 use entry::EntryFields;
 pub use entry::{AccountEntry, AccountRoles};
+use settings::ConfigError;
 
 /// Name of the setting.
 pub(super) const KEY: &str = "cloud.accounts-file";
@@ -43,7 +43,7 @@ pub(super) fn resolve(layers: &Layers) -> Result<Option<Accounts>, ConfigError> 
             set.join(", ")
         )));
     }
-    Accounts::read(Path::new(&path)).map(Some).map_err(|error| ConfigError::Accounts(error.to_string()))
+    Accounts::read(Path::new(&path)).map(Some).map_err(|error| ConfigError::Other(error.to_string()))
 }
 
 /// Content of the file.

@@ -5,9 +5,9 @@ use controller::{ConsolidationSettings, DisruptionSettings, RebalanceRecommendat
 use model::Millis;
 use store::clock;
 
-use super::error::ConfigError;
 use super::guardrails::clusters;
 use super::layers::Layers;
+use settings::ConfigError;
 
 /// Parses the settings of voluntary disruption.
 ///

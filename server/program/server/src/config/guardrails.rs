@@ -6,8 +6,8 @@ use controller::guardrails::settings::{Bound, CircuitBreakerRule, LaunchBackoffR
 use controller::guardrails::{GuardrailSettings, Mode};
 use model::{ClusterName, MicroUsd, Millis};
 
-use super::error::ConfigError;
 use super::layers::Layers;
+use settings::ConfigError;
 use store::clock;
 
 /// Parses the guardrail settings; those without a key keep their default.

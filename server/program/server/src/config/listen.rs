@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::error::ConfigError;
 use super::layers::Layers;
 use auth::check_listen_address;
 use auth::tls::TlsFiles;
+use settings::ConfigError;
 
 /// Listener addresses and their protection.
 #[derive(Debug, Clone)]

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use super::error::ConfigError;
 use super::layers::Layers;
 use agent_session::SessionMemory;
+use settings::ConfigError;
 
 /// Memory limit of the control group, and total memory of the host.
 const CGROUP_LIMIT: &str = "/sys/fs/cgroup/memory.max";

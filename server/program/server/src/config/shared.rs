@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use super::accounts::{self, Accounts};
-use super::keys::{ConfigKey, KEYS};
+use super::keys::KEYS;
 use super::layers::Layers;
+use settings::Key;
 
 /// Guardrails count over all replicas, any replica may decide for a cluster, and one
 /// replica prunes the store for all.
@@ -18,8 +19,8 @@ const DIGITS: usize = 16;
 
 /// Digest of each shared setting, by key; of the file of accounts, the digest of its text.
 pub(super) fn digests(layers: &Layers, accounts: Option<&Accounts>) -> BTreeMap<String, String> {
-    let is_shared = |key: &&ConfigKey| SHARED.iter().any(|prefix| key.path.starts_with(prefix));
-    let digest = |key: &ConfigKey| (key.path.to_owned(), digest(layers.get(key.path).0));
+    let is_shared = |key: &&Key| SHARED.iter().any(|prefix| key.path.starts_with(prefix));
+    let digest = |key: &Key| (key.path.to_owned(), digest(layers.get(key.path).0));
     let mut digests: BTreeMap<String, String> = KEYS.iter().filter(is_shared).map(digest).collect();
     if let Some(accounts) = accounts {
         digests.insert(accounts::KEY.to_owned(), self::digest(accounts.text()));

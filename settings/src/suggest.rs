@@ -6,7 +6,7 @@
 pub fn nearest(word: &str, known: impl Iterator<Item = String>) -> Option<String> {
     let mut known: Vec<String> = known.collect();
     let (distance, best) =
-        known.iter().enumerate().map(|(index, candidate)| (distance(word, candidate), index)).min()?;
+        known.iter().enumerate().map(|(index, candidate)| (strsim::levenshtein(word, candidate), index)).min()?;
     let is_near = distance * 3 <= word.chars().count().max(known[best].chars().count());
     let found = if is_near { best } else { known.iter().position(|candidate| contains_parts(candidate, word))? };
     Some(known.swap_remove(found))
@@ -19,21 +19,6 @@ fn contains_parts(candidate: &str, word: &str) -> bool {
 
 fn parts(word: &str) -> Vec<&str> {
     word.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty()).collect()
-}
-
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, letter) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, candidate) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *candidate);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]

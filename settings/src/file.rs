@@ -6,18 +6,18 @@ use toml::de::{DeTable, DeValue};
 
 /// A key of the file with its value.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// `table.key`.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Line of the key, from 1.
-    pub(super) line: usize,
+    pub(crate) line: usize,
     /// The value as written.
-    pub(super) value: toml::Value,
+    pub(crate) value: toml::Value,
 }
 
 /// The keys of `text`, by table. The error of an invalid file has the line and the cause, and nothing
 /// of the text, which may have a secret.
-pub(super) fn entries(text: &str) -> Result<Vec<Entry>, String> {
+pub(crate) fn entries(text: &str) -> Result<Vec<Entry>, String> {
     let invalid = |error: toml::de::Error| {
         let line = error.span().map_or(1, |span| line_of(text, span.start));
         format!("line {line}: not valid TOML: {}", error.message())
@@ -26,6 +26,7 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, String> {
     find_lines("", DeTable::parse(text).map_err(invalid)?.get_ref(), text, &mut lines);
     let mut entries = Vec::new();
     flatten("", text.parse().map_err(invalid)?, &lines, &mut entries);
+    entries.sort_by_key(|entry: &Entry| entry.line);
     Ok(entries)
 }
 
@@ -62,18 +63,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_has_its_line() {
-        let entries = entries("# one\n[server]\naddress = \"a\"\n\n[guard]\nremovals = 5\n").unwrap();
+    fn the_keys_are_in_the_order_of_their_lines() {
+        let entries = entries("# one\n[store]\nmigrate = true\n\n[cloud]\nseed = 5\n").unwrap();
         let lines: Vec<(&str, usize)> = entries.iter().map(|entry| (entry.name.as_str(), entry.line)).collect();
-        assert_eq!(lines, [("guard.removals", 6), ("server.address", 3)]);
+        assert_eq!(lines, [("store.migrate", 3), ("cloud.seed", 6)]);
     }
 
     #[test]
     fn an_error_has_the_line_and_the_cause_and_nothing_of_the_file() {
         for (text, expected) in [
-            ("[server]\naddress = \"a\"\naddress = \"c0ffee\"\n", "line 3: not valid TOML: duplicate key"),
-            ("[server]\ntoken = c0ffee\n", "line 2: not valid TOML: "),
-            ("[server]\ntoken = \"c0ffee\n", "line 2: not valid TOML: "),
+            ("[cloud]\nseed = 1\nseed = 2\n", "line 3: not valid TOML: duplicate key"),
+            ("[store]\ndatabase-url = c0ffee\n", "line 2: not valid TOML: "),
+            ("[store]\n\ndatabase-url = \"c0ffee\n", "line 3: not valid TOML: "),
         ] {
             let error = entries(text).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
