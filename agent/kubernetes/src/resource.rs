@@ -26,50 +26,30 @@ const fn resource(
     Resource { group, version, kind, plural, namespaced }
 }
 
-/// `v1 Pod`.
 pub const POD: Resource = resource("", "v1", "Pod", "pods", true);
-/// `v1 Node`.
 pub const NODE: Resource = resource("", "v1", "Node", "nodes", false);
-/// `v1 Namespace`.
 pub const NAMESPACE: Resource = resource("", "v1", "Namespace", "namespaces", false);
-/// `v1 ConfigMap`.
 pub const CONFIG_MAP: Resource = resource("", "v1", "ConfigMap", "configmaps", true);
-/// `v1 Service`.
 pub const SERVICE: Resource = resource("", "v1", "Service", "services", true);
-/// `networking.k8s.io/v1 ServiceCIDR`.
 pub const SERVICE_CIDR: Resource = resource("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", false);
-/// `v1 PersistentVolumeClaim`.
 pub const CLAIM: Resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true);
-/// `v1 PersistentVolume`.
 pub const VOLUME: Resource = resource("", "v1", "PersistentVolume", "persistentvolumes", false);
 /// `v1 Event`, which Cluster Autoscaler writes.
 pub const CORE_EVENT: Resource = resource("", "v1", "Event", "events", true);
 /// `events.k8s.io/v1 Event`, which the agent writes.
 pub const EVENT: Resource = resource("events.k8s.io", "v1", "Event", "events", true);
-/// `apps/v1 DaemonSet`.
 pub const DAEMON_SET: Resource = resource("apps", "v1", "DaemonSet", "daemonsets", true);
-/// `apps/v1 Deployment`.
 pub const DEPLOYMENT: Resource = resource("apps", "v1", "Deployment", "deployments", true);
-/// `storage.k8s.io/v1 StorageClass`.
 pub const STORAGE_CLASS: Resource = resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", false);
-/// `storage.k8s.io/v1 CSINode`.
 pub const CSI_NODE: Resource = resource("storage.k8s.io", "v1", "CSINode", "csinodes", false);
-/// `storage.k8s.io/v1 VolumeAttachment`.
 pub const VOLUME_ATTACHMENT: Resource =
     resource("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false);
-/// `policy/v1 PodDisruptionBudget`.
 pub const BUDGET: Resource = resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true);
-/// `scheduling.k8s.io/v1 PriorityClass`.
 pub const PRIORITY_CLASS: Resource = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false);
-/// `coordination.k8s.io/v1 Lease`.
 pub const LEASE: Resource = resource("coordination.k8s.io", "v1", "Lease", "leases", true);
-/// `karpenter.sh/v1 NodePool`.
 pub const NODE_POOL: Resource = resource("karpenter.sh", "v1", "NodePool", "nodepools", false);
-/// `karpenter.sh/v1 NodeClaim`.
 pub const NODE_CLAIM: Resource = resource("karpenter.sh", "v1", "NodeClaim", "nodeclaims", false);
-/// `karpenter.sh/v1alpha1 NodeOverlay`.
 pub const NODE_OVERLAY: Resource = resource("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays", false);
-/// `karpenter.k8s.aws/v1 EC2NodeClass`.
 pub const NODE_CLASS: Resource = resource("karpenter.k8s.aws", "v1", "EC2NodeClass", "ec2nodeclasses", false);
 
 impl Resource {

@@ -2,79 +2,58 @@
 
 use agent::Record;
 use fleetwright_proto::v1;
-use serde::Deserialize;
 
-use super::object::{Meta, ParsedObject};
+use super::object::{ObjectJson, ParsedObject};
 use super::shape::ShapeInterner;
-use super::values::{Amounts, ConditionJson, TaintJson, conditions, pairs, quantities, taints};
+use super::values::{Amounts, ConditionJson, TaintJson, conditions, json_structs, pairs, quantities, taints};
 use crate::timestamps::parse_millis;
 
 /// Annotations of NodeClaims that leave the cluster, by prefix.
 const ANNOTATIONS: [&str; 3] = ["karpenter.sh/", "karpenter.k8s.aws/", "fleetwright.dev/"];
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ClaimJson {
-    metadata: Meta,
-    spec: SpecJson,
-    status: StatusJson,
+json_structs! {
+    struct SpecJson {
+        node_class_ref: NodeClassJson,
+        requirements: Vec<RequirementJson>,
+        taints: Vec<TaintJson>,
+        startup_taints: Vec<TaintJson>,
+        resources: ResourcesJson,
+        termination_grace_period: String,
+        expire_after: String,
+    }
+
+    struct NodeClassJson {
+        group: String,
+        kind: String,
+        name: String,
+    }
+
+    struct RequirementJson {
+        key: String,
+        operator: String,
+        values: Vec<String>,
+        min_values: Option<u32>,
+    }
+
+    struct ResourcesJson {
+        requests: Amounts,
+    }
+
+    struct StatusJson {
+        #[serde(rename = "providerID")]
+        provider_id: String,
+        node_name: String,
+        #[serde(rename = "imageID")]
+        image_id: String,
+        capacity: Amounts,
+        allocatable: Amounts,
+        conditions: Vec<ConditionJson>,
+        last_pod_event_time: Option<String>,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct SpecJson {
-    node_class_ref: NodeClassJson,
-    requirements: Vec<RequirementJson>,
-    taints: Vec<TaintJson>,
-    startup_taints: Vec<TaintJson>,
-    resources: ResourcesJson,
-    termination_grace_period: String,
-    expire_after: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct NodeClassJson {
-    group: String,
-    kind: String,
-    name: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct RequirementJson {
-    key: String,
-    operator: String,
-    values: Vec<String>,
-    min_values: Option<u32>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ResourcesJson {
-    requests: Amounts,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct StatusJson {
-    #[serde(rename = "providerID")]
-    provider_id: String,
-    node_name: String,
-    #[serde(rename = "imageID")]
-    image_id: String,
-    capacity: Amounts,
-    allocatable: Amounts,
-    conditions: Vec<ConditionJson>,
-    last_pod_event_time: Option<String>,
-}
-
-/// Parses a NodeClaim.
-///
-/// # Errors
-/// When the text is no JSON, or a field has a type that the API does not define.
 pub fn parse(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
-    let ClaimJson { metadata, spec, status } = serde_json::from_str(json)?;
+    let ObjectJson::<SpecJson, StatusJson> { metadata, spec, status } = serde_json::from_str(json)?;
     let owner = metadata.owner_references.iter().find(|owner| owner.kind == "NodePool");
     let record = v1::NodeClaimRecord {
         name: metadata.name.clone(),

@@ -12,26 +12,14 @@ use super::shape::ShapeInterner;
 /// The copy of the object that `kubectl apply` stores in an annotation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Reads a NodePool.
-///
-/// # Errors
-/// When it is no JSON object.
 pub fn parse_pool(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
     parse(v1::ObjectKind::NodePool, json)
 }
 
-/// Reads an EC2NodeClass.
-///
-/// # Errors
-/// As [`read_pool`].
 pub fn parse_class(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
     parse(v1::ObjectKind::Ec2NodeClass, json)
 }
 
-/// Reads a NodeOverlay.
-///
-/// # Errors
-/// As [`read_pool`].
 pub fn parse_overlay(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
     parse(v1::ObjectKind::NodeOverlay, json)
 }

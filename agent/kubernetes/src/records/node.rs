@@ -2,53 +2,36 @@
 
 use agent::Record;
 use fleetwright_proto::v1;
-use serde::Deserialize;
 
-use super::object::{Meta, ParsedObject};
+use super::object::{ObjectJson, ParsedObject};
 use super::shape::ShapeInterner;
-use super::values::{Amounts, ConditionJson, TaintJson, conditions, pairs, quantities, taints};
+use super::values::{Amounts, ConditionJson, TaintJson, conditions, json_structs, pairs, quantities, taints};
 
 /// Annotations of nodes that leave the cluster, by prefix.
 const ANNOTATIONS: [&str; 2] = ["karpenter.sh/", "fleetwright.dev/"];
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct NodeJson {
-    metadata: Meta,
-    spec: SpecJson,
-    status: StatusJson,
+json_structs! {
+    struct SpecJson {
+        #[serde(rename = "providerID")]
+        provider_id: String,
+        taints: Vec<TaintJson>,
+        unschedulable: bool,
+    }
+
+    struct StatusJson {
+        capacity: Amounts,
+        allocatable: Amounts,
+        conditions: Vec<ConditionJson>,
+        volumes_attached: Vec<AttachedJson>,
+    }
+
+    struct AttachedJson {
+        name: String,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct SpecJson {
-    #[serde(rename = "providerID")]
-    provider_id: String,
-    taints: Vec<TaintJson>,
-    unschedulable: bool,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct StatusJson {
-    capacity: Amounts,
-    allocatable: Amounts,
-    conditions: Vec<ConditionJson>,
-    volumes_attached: Vec<AttachedJson>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct AttachedJson {
-    name: String,
-}
-
-/// Parses a Node.
-///
-/// # Errors
-/// When the text is no JSON, or a field has a type that the API does not define.
 pub fn parse(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
-    let NodeJson { metadata, spec, status } = serde_json::from_str(json)?;
+    let ObjectJson::<SpecJson, StatusJson> { metadata, spec, status } = serde_json::from_str(json)?;
     let record = v1::NodeRecord {
         name: metadata.name.clone(),
         uid: metadata.uid.clone(),
@@ -69,39 +52,24 @@ pub fn parse(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObje
     Ok(metadata.into_parsed(Record::plain(v1::change::Change::Node(Box::new(record)))))
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct CsiNodeJson {
-    metadata: Meta,
-    spec: CsiNodeSpecJson,
+json_structs! {
+    struct CsiNodeSpecJson {
+        drivers: Vec<CsiDriverJson>,
+    }
+
+    struct CsiDriverJson {
+        name: String,
+        allocatable: CsiAllocatableJson,
+        topology_keys: Vec<String>,
+    }
+
+    struct CsiAllocatableJson {
+        count: Option<i64>,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct CsiNodeSpecJson {
-    drivers: Vec<CsiDriverJson>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct CsiDriverJson {
-    name: String,
-    allocatable: CsiAllocatableJson,
-    topology_keys: Vec<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct CsiAllocatableJson {
-    count: Option<i64>,
-}
-
-/// Reads a CSINode.
-///
-/// # Errors
-/// As [`read`].
 pub fn parse_csi(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
-    let CsiNodeJson { metadata, spec } = serde_json::from_str(json)?;
+    let ObjectJson::<CsiNodeSpecJson> { metadata, spec, .. } = serde_json::from_str(json)?;
     let driver = |driver: CsiDriverJson| v1::CsiNodeDriver {
         name: driver.name,
         attach_limit: driver.allocatable.count,

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use agent::Record;
 use fleetwright_proto::v1;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::shape::ShapeInterner;
-use super::values::pair;
+use super::values::{json_structs, pair};
 use crate::actions::INSTRUCTION_ANNOTATION;
 use crate::timestamps::parse_millis;
 
@@ -55,40 +56,45 @@ fn remove_nulls(value: &mut Value) {
     }
 }
 
-/// `metadata`, as far as it matters.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Meta {
-    pub(crate) name: String,
-    pub(crate) namespace: String,
-    pub(crate) uid: String,
-    pub(crate) resource_version: String,
-    pub(crate) generation: i64,
-    pub(crate) creation_timestamp: Option<String>,
-    pub(crate) deletion_timestamp: Option<String>,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) annotations: BTreeMap<String, String>,
-    pub(crate) finalizers: Vec<String>,
-    pub(crate) owner_references: Vec<OwnerJson>,
-    pub(crate) managed_fields: Vec<Manager>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct OwnerJson {
-    pub(crate) api_version: String,
-    pub(crate) kind: String,
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    pub(crate) controller: bool,
-}
-
-/// One entry of `metadata.managedFields`, without the fields: the agent's managers set one field
-/// each.
+/// An object of any kind that has the usual parts; those that no record uses are [`IgnoredAny`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Manager {
-    pub(crate) manager: String,
+pub(crate) struct ObjectJson<Spec, Status = IgnoredAny> {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: Spec,
+    pub(crate) status: Status,
+}
+
+json_structs! {
+    /// `metadata`, as far as it matters.
+    pub(crate) struct Meta {
+        pub(crate) name: String,
+        pub(crate) namespace: String,
+        pub(crate) uid: String,
+        pub(crate) resource_version: String,
+        pub(crate) generation: i64,
+        pub(crate) creation_timestamp: Option<String>,
+        pub(crate) deletion_timestamp: Option<String>,
+        pub(crate) labels: BTreeMap<String, String>,
+        pub(crate) annotations: BTreeMap<String, String>,
+        pub(crate) finalizers: Vec<String>,
+        pub(crate) owner_references: Vec<OwnerJson>,
+        pub(crate) managed_fields: Vec<Manager>,
+    }
+
+    pub(crate) struct OwnerJson {
+        pub(crate) api_version: String,
+        pub(crate) kind: String,
+        pub(crate) name: String,
+        pub(crate) uid: String,
+        pub(crate) controller: bool,
+    }
+
+    /// One entry of `metadata.managedFields`, without the fields: the agent's managers set one field
+    /// each.
+    pub(crate) struct Manager {
+        pub(crate) manager: String,
+    }
 }
 
 impl Meta {

@@ -4,9 +4,9 @@ use agent::Record;
 use fleetwright_proto::v1;
 use serde::Deserialize;
 
-use super::object::{Meta, ParsedObject};
+use super::object::{Meta, ObjectJson, ParsedObject};
 use super::shape::{ContainerStatusJson, ResizeJson, ShapeInterner, SpecJson, resize, volumes};
-use super::values::ConditionJson;
+use super::values::{ConditionJson, json_structs};
 use crate::timestamps::parse_millis;
 
 /// The annotation of a pod that the kubelet made of a file.
@@ -21,13 +21,7 @@ pub(crate) const NOMINATION_MANAGER: &str = "fleetwright-agent-nominations";
 const ANNOTATIONS: [&str; 4] =
     ["karpenter.sh/", "fleetwright.dev/", "controller.kubernetes.io/pod-deletion-cost", MIRROR];
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct PodJson {
-    pub(crate) metadata: Meta,
-    pub(crate) spec: SpecJson,
-    pub(crate) status: StatusJson,
-}
+pub(crate) type PodJson = ObjectJson<SpecJson, StatusJson>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -54,10 +48,6 @@ impl StatusJson {
     }
 }
 
-/// Parses a pod.
-///
-/// # Errors
-/// When the text is no JSON, or a field has a type that the API does not define.
 pub fn parse(json: &str, shared: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
     let PodJson { metadata, mut spec, status } = serde_json::from_str(json)?;
     if metadata.owner_references.iter().any(|owner| owner.controller && owner.kind == "DaemonSet") {
@@ -110,32 +100,20 @@ fn phase(phase: &str) -> v1::PodPhase {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct DaemonSetJson {
-    metadata: Meta,
-    spec: DaemonSetSpecJson,
+json_structs! {
+    struct DaemonSetSpecJson {
+        template: TemplateJson,
+    }
+
+    struct TemplateJson {
+        metadata: Meta,
+        spec: SpecJson,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct DaemonSetSpecJson {
-    template: TemplateJson,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct TemplateJson {
-    metadata: Meta,
-    spec: SpecJson,
-}
-
-/// Reads a DaemonSet.
-///
-/// # Errors
-/// As [`read`].
 pub fn parse_daemon_set(json: &str, shared: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
-    let DaemonSetJson { metadata, spec: DaemonSetSpecJson { template } } = serde_json::from_str(json)?;
+    let ObjectJson::<DaemonSetSpecJson> { metadata, spec: DaemonSetSpecJson { template }, .. } =
+        serde_json::from_str(json)?;
     let record = v1::DaemonSetRecord {
         namespace: metadata.namespace.clone(),
         name: metadata.name.clone(),

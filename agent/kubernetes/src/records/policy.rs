@@ -3,34 +3,17 @@
 use agent::Record;
 use fleetwright_proto::v1;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::object::{Meta, ParsedObject};
+use super::object::{Meta, ObjectJson, ParsedObject};
 use super::shape::{SelectorJson, ShapeInterner, selector};
 use super::values::pairs;
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct NamespaceJson {
-    metadata: Meta,
-}
-
-/// Parses a namespace.
-///
-/// # Errors
-/// When the text is no JSON, or a field has a type that the API does not define.
 pub fn parse_namespace(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
-    let NamespaceJson { metadata } = serde_json::from_str(json)?;
+    let ObjectJson::<IgnoredAny> { metadata, .. } = serde_json::from_str(json)?;
     let record = v1::NamespaceRecord { name: metadata.name.clone(), labels: pairs(&metadata.labels) };
     Ok(metadata.into_parsed(Record::plain(v1::change::Change::Namespace(record))))
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct BudgetJson {
-    metadata: Meta,
-    spec: BudgetSpecJson,
-    status: BudgetStatusJson,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -61,12 +44,8 @@ struct BudgetStatusJson {
     observed_generation: i64,
 }
 
-/// Reads a PodDisruptionBudget.
-///
-/// # Errors
-/// As [`read_namespace`].
 pub fn parse_budget(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
-    let BudgetJson { metadata, spec, status } = serde_json::from_str(json)?;
+    let ObjectJson::<BudgetSpecJson, BudgetStatusJson> { metadata, spec, status } = serde_json::from_str(json)?;
     let record = v1::PodDisruptionBudgetRecord {
         namespace: metadata.namespace.clone(),
         name: metadata.name.clone(),
@@ -93,10 +72,6 @@ struct PriorityClassJson {
     preemption_policy: String,
 }
 
-/// Reads a PriorityClass.
-///
-/// # Errors
-/// As [`read_namespace`].
 pub fn parse_priority_class(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
     let class: PriorityClassJson = serde_json::from_str(json)?;
     let record = v1::PriorityClassRecord {

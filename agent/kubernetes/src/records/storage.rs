@@ -4,50 +4,33 @@ use std::collections::BTreeMap;
 
 use agent::Record;
 use fleetwright_proto::v1;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::object::{Meta, ParsedObject};
+use super::object::{Meta, ObjectJson, ParsedObject};
 use super::shape::{NodeSelectorJson, SelectorJson, ShapeInterner, node_selector, selector};
-use super::values::{Amounts, amount, pairs};
+use super::values::{Amounts, amount, json_structs, pairs};
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct VolumeClaimJson {
-    metadata: Meta,
-    spec: VolumeClaimSpecJson,
-    status: PhaseJson,
+json_structs! {
+    struct VolumeClaimSpecJson {
+        storage_class_name: Option<String>,
+        volume_name: String,
+        access_modes: Vec<String>,
+        resources: RequestsJson,
+        volume_mode: String,
+        selector: Option<SelectorJson>,
+    }
+
+    struct RequestsJson {
+        requests: Amounts,
+    }
+
+    struct PhaseJson {
+        phase: String,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct VolumeClaimSpecJson {
-    storage_class_name: Option<String>,
-    volume_name: String,
-    access_modes: Vec<String>,
-    resources: RequestsJson,
-    volume_mode: String,
-    selector: Option<SelectorJson>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RequestsJson {
-    requests: Amounts,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PhaseJson {
-    phase: String,
-}
-
-/// Parses a PersistentVolumeClaim.
-///
-/// # Errors
-/// When the text is no JSON, or a field has a type that the API does not define.
 pub fn parse_volume_claim(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
-    let VolumeClaimJson { metadata, spec, status } = serde_json::from_str(json)?;
+    let ObjectJson::<VolumeClaimSpecJson, PhaseJson> { metadata, spec, status } = serde_json::from_str(json)?;
     let record = v1::PersistentVolumeClaimRecord {
         namespace: metadata.namespace.clone(),
         name: metadata.name.clone(),
@@ -65,61 +48,43 @@ pub fn parse_volume_claim(json: &str, _: &mut ShapeInterner) -> serde_json::Resu
     Ok(metadata.into_parsed(Record::plain(v1::change::Change::PersistentVolumeClaim(record))))
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct VolumeJson {
-    metadata: Meta,
-    spec: VolumeSpecJson,
-    status: PhaseJson,
+json_structs! {
+    struct VolumeSpecJson {
+        node_affinity: Option<AffinityJson>,
+        csi: Option<CsiJson>,
+        storage_class_name: String,
+        capacity: Amounts,
+        access_modes: Vec<String>,
+        volume_mode: String,
+        claim_ref: ClaimReferenceJson,
+        aws_elastic_block_store: Option<IgnoredAny>,
+        gce_persistent_disk: Option<IgnoredAny>,
+        azure_disk: Option<IgnoredAny>,
+        azure_file: Option<IgnoredAny>,
+        local: Option<IgnoredAny>,
+        host_path: Option<IgnoredAny>,
+        nfs: Option<IgnoredAny>,
+        iscsi: Option<IgnoredAny>,
+        fc: Option<IgnoredAny>,
+    }
+
+    struct AffinityJson {
+        required: NodeSelectorJson,
+    }
+
+    struct ClaimReferenceJson {
+        namespace: String,
+        name: String,
+    }
+
+    struct CsiJson {
+        driver: String,
+        volume_handle: String,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct VolumeSpecJson {
-    node_affinity: Option<AffinityJson>,
-    csi: Option<CsiJson>,
-    storage_class_name: String,
-    capacity: Amounts,
-    access_modes: Vec<String>,
-    volume_mode: String,
-    claim_ref: ClaimReferenceJson,
-    aws_elastic_block_store: Option<IgnoredAny>,
-    gce_persistent_disk: Option<IgnoredAny>,
-    azure_disk: Option<IgnoredAny>,
-    azure_file: Option<IgnoredAny>,
-    local: Option<IgnoredAny>,
-    host_path: Option<IgnoredAny>,
-    nfs: Option<IgnoredAny>,
-    iscsi: Option<IgnoredAny>,
-    fc: Option<IgnoredAny>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct AffinityJson {
-    required: NodeSelectorJson,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ClaimReferenceJson {
-    namespace: String,
-    name: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct CsiJson {
-    driver: String,
-    volume_handle: String,
-}
-
-/// Reads a PersistentVolume.
-///
-/// # Errors
-/// As [`read_volume_claim`].
 pub fn parse_volume(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
-    let VolumeJson { metadata, spec, status } = serde_json::from_str(json)?;
+    let ObjectJson::<VolumeSpecJson, PhaseJson> { metadata, spec, status } = serde_json::from_str(json)?;
     let plugin = plugin(&spec).to_owned();
     let csi = spec.csi.unwrap_or_default();
     let record = v1::PersistentVolumeRecord {
@@ -156,32 +121,24 @@ fn plugin(spec: &VolumeSpecJson) -> &'static str {
     plugins.into_iter().find(|(_, there)| there.is_some()).map_or("", |(name, _)| name)
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct StorageClassJson {
-    metadata: Meta,
-    provisioner: String,
-    volume_binding_mode: String,
-    allowed_topologies: Vec<TopologyJson>,
+json_structs! {
+    struct StorageClassJson {
+        metadata: Meta,
+        provisioner: String,
+        volume_binding_mode: String,
+        allowed_topologies: Vec<TopologyJson>,
+    }
+
+    struct TopologyJson {
+        match_label_expressions: Vec<LabelExpressionJson>,
+    }
+
+    struct LabelExpressionJson {
+        key: String,
+        values: Vec<String>,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct TopologyJson {
-    match_label_expressions: Vec<LabelExpressionJson>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct LabelExpressionJson {
-    key: String,
-    values: Vec<String>,
-}
-
-/// Reads a StorageClass.
-///
-/// # Errors
-/// As [`read_volume_claim`].
 pub fn parse_class(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
     let class: StorageClassJson = serde_json::from_str(json)?;
     let terms: Vec<_> = class.allowed_topologies.into_iter().map(term).collect();

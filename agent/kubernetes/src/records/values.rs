@@ -7,24 +7,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::timestamps::parse_millis;
 
-/// One entry of `status.conditions`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct ConditionJson {
-    pub(crate) r#type: String,
-    pub(crate) status: String,
-    pub(crate) reason: String,
-    pub(crate) message: String,
-    pub(crate) last_transition_time: Option<String>,
+/// Declares structures that are read from JSON: an absent field has its default value.
+macro_rules! json_structs {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident {
+            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $kind:ty,)*
+        }
+    )*) => {$(
+        $(#[$attribute])*
+        #[derive(Debug, Default, serde::Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        $visibility struct $name {
+            $($(#[$field_attribute])* $field_visibility $field: $kind,)*
+        }
+    )*};
 }
+pub(super) use json_structs;
 
-/// One entry of a node's or a claim's taints.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct TaintJson {
-    pub(crate) key: String,
-    pub(crate) value: String,
-    pub(crate) effect: String,
+json_structs! {
+    /// One entry of `status.conditions`.
+    pub(crate) struct ConditionJson {
+        pub(crate) r#type: String,
+        pub(crate) status: String,
+        pub(crate) reason: String,
+        pub(crate) message: String,
+        pub(crate) last_transition_time: Option<String>,
+    }
+
+    /// One entry of a node's or a claim's taints.
+    pub(crate) struct TaintJson {
+        pub(crate) key: String,
+        pub(crate) value: String,
+        pub(crate) effect: String,
+    }
 }
 
 /// The text of a quantity. Objects of custom kinds may hold a number where the others hold a text.
