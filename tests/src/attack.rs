@@ -29,7 +29,7 @@ pub fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     // Whoever asks what it does wants no attack yet. What the server under attack is asked is its own.
-    if words.first() != Some(&"fleetwright") && words.iter().any(|word| ["--help", "-h", "help"].contains(word)) {
+    if words.first() != Some(&"fleetwright-sim") && words.iter().any(|word| ["--help", "-h", "help"].contains(word)) {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
@@ -39,7 +39,7 @@ pub fn main() -> ExitCode {
     }
     match words.as_slice() {
         // The server under attack is this program too, so that one build makes all of it.
-        ["fleetwright", ..] => fleetwright::main_with(std::env::args_os().skip(1)),
+        ["fleetwright-sim", ..] => fleetwright_sim::main_with(std::env::args_os().skip(1)),
         ["hostile", rest @ ..] => hostile::main(rest),
         ["connections", rest @ ..] => connections::main(rest),
         ["plans", rest @ ..] => plans::main(rest),

@@ -32,6 +32,6 @@ mod tests {
         assert_eq!(unknown_flag(&["connections", "--seconds", "5", "--only", "silent"]), None);
         assert_eq!(unknown_flag(&["connections", "--second", "5"]), Some("--second"));
         assert_eq!(unknown_flag(&["planning", "--connections"]), Some("--connections"));
-        assert_eq!(unknown_flag(&["fleetwright", "serve", "--listen-http"]), None);
+        assert_eq!(unknown_flag(&["fleetwright-sim", "serve", "--listen-http"]), None);
     }
 }

@@ -120,7 +120,7 @@ pub(super) fn main(words: &[&str]) -> ExitCode {
         niceness: 19,
     };
     let me = std::env::current_exe().unwrap_or_default();
-    let outcome = run(&me.to_string_lossy(), &["fleetwright"], settings);
+    let outcome = run(&me.to_string_lossy(), &["fleetwright-sim"], settings);
     print!("{outcome}");
     if outcome.broken.is_empty() && outcome.late.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -74,7 +74,7 @@ impl TestBed {
             "[[agents]]\ncluster = 'hangs'\ntoken = {{ issuer = '{issuer}', subject = 'agent', ca-file = '{ca}' }}\n"
         ));
         let trust = folder.write_file("auth.toml", trust);
-        let arguments = ["fleetwright", "serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+        let arguments = ["fleetwright-sim", "serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
         let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--auth-file", &trust];
         let server = Program::new(program, &[&arguments[..], &files, &UNBOUNDED].concat()).start();
         let [grpc, http] = server.wait_for_urls(TIMEOUT).map(|url| crate::authority(&url).to_owned());
@@ -93,7 +93,7 @@ impl TestBed {
         let (port, seed) = (self.grpc.rsplit(':').next().unwrap_or_default(), number.to_string());
         let server = format!("https://localhost:{port}");
         let (ca, token) = (self.text("ca.crt"), self.text(&cluster));
-        let arguments = ["fleetwright", "simulated-agent", "--server", &server, "--cluster-name", &cluster];
+        let arguments = ["fleetwright-sim", "simulated-agent", "--server", &server, "--cluster-name", &cluster];
         let more = ["--seed", &seed, "--repeat", "--log", "warn", "--ca-file", &ca, "--token-file", &token];
         Program::new(program, &[&arguments[..], &more].concat()).start()
     }

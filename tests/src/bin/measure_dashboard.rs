@@ -5,7 +5,7 @@
 //! cargo run --release -p e2e --bin measure_dashboard -- --viewers 20 --pid 4711 127.0.0.1:7480
 //! ```
 //!
-//! `fleetwright simulate load --target … --page …` gives a server its clusters. `--pid` is the process whose CPU time is read,
+//! `fleetwright-sim simulate load --target … --page …` gives a server its clusters. `--pid` is the process whose CPU time is read,
 //! with and without viewers, by pairs whose order alternates; a viewer sends the requests of the page. The fleet is frozen and thawed
 //! again, and the time until the browser shows it is how far behind the page is.
 

@@ -4,7 +4,7 @@
 //! cargo run --release -p e2e --bin measure_lists -- --requests 200 --watches 20 --pid 4711 127.0.0.1:7480 127.0.0.1:7481
 //! ```
 //!
-//! `fleetwright simulate load --target … --page …` gives a server its clusters. Watches are opened at the last address, and
+//! `fleetwright-sim simulate load --target … --page …` gives a server its clusters. Watches are opened at the last address, and
 //! `--pid` is the process whose CPU time is read, with and without them.
 
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! Measures what tracing costs the server, by pairs of runs of `fleetwright simulate load`: one without a collector, one with
+//! Measures what tracing costs the server, by pairs of runs of `fleetwright-sim simulate load`: one without a collector, one with
 //! a collector in this process.
 //!
 //! ```text
@@ -28,7 +28,7 @@ struct Arguments {
 }
 
 fn arguments() -> anyhow::Result<Arguments> {
-    let program = std::env::current_exe()?.with_file_name("fleetwright-e2e");
+    let program = std::env::current_exe()?.with_file_name("fleetwright-e2e-sim");
     let mut read = Arguments { pairs: 3, program, load: Vec::new() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {

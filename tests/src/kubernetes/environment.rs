@@ -88,7 +88,7 @@ impl Environment {
         let folder = TempDir::new();
         let logs = log_folder(&cluster.namespace, &folder)?;
         let log = |name: &str| logs.join(name);
-        let mut cloud = cloud(&test_bed.programs.server, log("cloud.log"));
+        let mut cloud = cloud(&test_bed.programs.simulator, log("cloud.log"));
         cloud.start()?;
         let address = cloud.wait_for_line(&["http://"], TIMEOUT).await?;
         let ledger = LedgerClient::connect(&address)?;
@@ -96,11 +96,12 @@ impl Environment {
         let joiner = NodeJoiner::start(ledger.clone(), Types::builtin(REGION)?, Arc::clone(&kubelets));
         // The server must have the same address after a restart, so it is chosen here.
         let grpc = free_address()?;
-        let config = folder.write_file("fleetwright.toml", configuration(&grpc, &address, &options.server));
+        let config = folder.write_file("fleetwright.toml", configuration(&grpc, &options.server));
         let scheme = if options.credentials.is_some() { "https" } else { "http" };
         let credentials = options.credentials.unwrap_or_default();
-        let server =
-            server(&test_bed.programs.server, config, log("server.log"), options.database).envs(credentials.server);
+        let flags = ["serve", "--config", &config, "--cloud-address", &address].map(str::to_owned);
+        let server = server(&test_bed.programs.simulator, flags.into(), log("server.log"), options.database);
+        let server = server.envs(credentials.server);
         let kubeconfig = log("agent.kubeconfig");
         let account = (AGENT.0, options.account.unwrap_or(AGENT.1));
         let administrator = test_bed.control_plane.lock().await.kubeconfig().to_owned();
@@ -229,8 +230,7 @@ fn cloud(program: &Path, log: PathBuf) -> Process {
     Process::new("the simulated cloud", program.to_owned(), arguments, log)
 }
 
-fn server(program: &Path, config: String, log: PathBuf, database: Option<String>) -> Process {
-    let arguments = vec!["serve".to_owned(), "--config".to_owned(), config];
+fn server(program: &Path, arguments: Vec<String>, log: PathBuf, database: Option<String>) -> Process {
     let server = Process::new("the server", program.to_owned(), arguments, log);
     let server = with_log_filter(server, "FLEETWRIGHT_LOG_FILTER");
     // Nothing is gained by the pauses between passes.
@@ -253,10 +253,10 @@ pub fn agent(program: &Path, cluster: &str, server: &str, kubeconfig: &Path, log
 
 /// Without a database the store is in memory. Scenarios empty whole clusters within a minute, so
 /// the percentage limits on removals are disabled.
-fn configuration(grpc: &str, cloud: &str, more: &str) -> String {
+fn configuration(grpc: &str, more: &str) -> String {
     format!(
         "[listen]\ngrpc = \"{grpc}\"\nhttp = \"127.0.0.1:0\"\n\
-         [cloud]\nprovider = \"simulated\"\nregion = \"{REGION}\"\naddress = \"{cloud}\"\n\
+         [cloud]\nregion = \"{REGION}\"\n\
          [store]\nmemory = true\n\
          [guardrails]\nremoval-percent-per-cluster = 0\nremoval-percent-per-fleet = 0\n{more}"
     )

@@ -60,6 +60,8 @@ pub struct TestBed {
 pub struct Programs {
     /// `fleetwright`.
     pub server: PathBuf,
+    /// `fleetwright-sim`, with servers on a simulated cloud.
+    pub simulator: PathBuf,
     /// `fleetwright-agent`.
     pub agent: PathBuf,
 }

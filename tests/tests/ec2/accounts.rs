@@ -22,7 +22,7 @@ use store::clock;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::{PROGRAM, report, serve_endpoint, with_simulated_credentials};
+use crate::{PROGRAM, SIMULATOR, report, serve_endpoint, with_simulated_credentials};
 
 /// Generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(180);
@@ -211,7 +211,7 @@ impl Environment {
     fn server(&self, owner: &'static str, grpc: &str) -> Server {
         let settings = format!(
             "[listen]\ngrpc = \"{grpc}\"\nhttp = \"127.0.0.1:0\"\n\
-             [cloud]\nprovider = \"ec2\"\naccounts-file = \"{}\"\n\
+             [cloud]\naccounts-file = \"{}\"\n\
              [control]\nbatch-idle = \"100ms\"\nbatch-max = \"500ms\"\n\
              [lease]\nowner = \"{owner}\"\nduration = \"6s\"\n[store]\nmemory = false\n",
             self.accounts
@@ -274,7 +274,7 @@ fn each_cluster_launches_in_its_own_account_and_region_also_after_a_kill() {
     // No entry names cluster c: its agent is told why, and nothing is launched for it.
     let url = format!("http://{grpc}");
     let flags = ["simulated-agent", "--server", &url, "--cluster-name", "c", "--seed", "1", "--log", "info"];
-    let unassigned = Program::new(PROGRAM, &flags).start();
+    let unassigned = Program::new(SIMULATOR, &flags).start();
     let refused = unassigned.wait_for_line(&["no [[account]] in", "names cluster c"], TIMEOUT);
     assert!(
         refused.contains(&environment.accounts) && refused.contains("to the clusters of its [[account]]"),

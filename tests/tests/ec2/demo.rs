@@ -1,10 +1,10 @@
-//! `fleetwright demo --cloud ec2`: the demo's workload through the AWS SDK, with notices through EventBridge and SQS.
+//! `fleetwright-sim demo --cloud ec2`: the demo's workload through the AWS SDK, with notices through EventBridge and SQS.
 
 use std::time::Duration;
 
 use e2e::Program;
 
-use crate::PROGRAM;
+use crate::SIMULATOR;
 
 /// The demo ends by itself after a minute or two; `--for` is its limit on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(400);
@@ -22,7 +22,7 @@ fn number_before(text: &str, words: &str) -> u64 {
 #[test]
 fn a_demo_on_ec2_succeeds_and_receives_the_notice_of_every_interruption() {
     let arguments = ["demo", "--cloud", "ec2", "--for", "5m", "--seed", SEED, "--clusters", "2"];
-    let ended = Program::new(PROGRAM, &arguments).run(TIMEOUT);
+    let ended = Program::new(SIMULATOR, &arguments).run(TIMEOUT);
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
     assert!(ended.stdout.contains("every pod ran and every empty node was removed"), "{}", ended.stdout);
     let interrupted = number_before(&ended.stdout, " interrupted,");

@@ -62,7 +62,7 @@ impl TestBed {
         let ec2 = SimulatedEc2::builder(account.clone()).build();
         let endpoint = serve_endpoint(&ec2).await;
         let listeners = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-        let cloud = ["--cloud-provider", "ec2", "--cloud-endpoint", &endpoint, "--cloud-region", "us-east-1"];
+        let cloud = ["--cloud-endpoint", &endpoint, "--cloud-region", "us-east-1"];
         let program = Program::new(PROGRAM, &[&listeners[..], &cloud].concat());
         let server = with_simulated_credentials(program).start();
         let [grpc, _] = server.wait_for_urls(TIMEOUT);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use e2e::{Postgres, Program, RunningProcess, Signal};
 use simulated_ec2::{AccountSettings, Call, Effect, FaultRule, Outcome, SimulatedEc2};
 
-use crate::{PROGRAM, report, serve_endpoint, serve_on_ec2};
+use crate::{SIMULATOR, report, serve_endpoint, serve_on_ec2};
 
 /// Generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -49,7 +49,7 @@ impl Environment {
     fn cluster(&self) -> RunningProcess {
         let server = format!("http://{}", self.grpc);
         let cluster = ["--server", &server, "--cluster-name", "amber", "--seed", "1", "--log", "error"];
-        Program::new(PROGRAM, &[&["simulated-agent"], &cluster[..]].concat()).start_with_stdout()
+        Program::new(SIMULATOR, &[&["simulated-agent"], &cluster[..]].concat()).start_with_stdout()
     }
 
     /// Kills the server, and waits until its port is free.

@@ -29,6 +29,8 @@ use simulated_ec2::SimulatedEc2;
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fleetwright-e2e");
 
+const SIMULATOR: &str = env!("CARGO_BIN_EXE_fleetwright-e2e-sim");
+
 /// Written past the capture of the test's output.
 fn report(line: std::fmt::Arguments<'_>) {
     let _no_terminal = writeln!(std::io::stderr(), "{line}");
@@ -54,7 +56,6 @@ fn serve_on_ec2(region: &str, grpc: &str, endpoint: &str, database: &Postgres, m
     let flags = [
         ["--listen-grpc", grpc],
         ["--listen-http", "127.0.0.1:0"],
-        ["--cloud-provider", "ec2"],
         ["--cloud-region", region],
         ["--cloud-endpoint", endpoint],
         ["--lease-owner", "server"],

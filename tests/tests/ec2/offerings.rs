@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use e2e::{Postgres, Program, RunningProcess, TempDir, authority};
 use serde_json::{Value, json};
 
-use crate::{PROGRAM, report, with_simulated_credentials};
+use crate::{PROGRAM, SIMULATOR, report, with_simulated_credentials};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -50,7 +50,7 @@ struct Cloud {
 impl Cloud {
     fn start() -> Self {
         let flags = ["simulated-cloud", "--until-input-ends", "--boot", "200ms", "--ec2-listen", "127.0.0.1:0"];
-        let process = Program::new(PROGRAM, &flags).start_with_stdout();
+        let process = Program::new(SIMULATOR, &flags).start_with_stdout();
         let _grpc = process.next_stdout_line(TIMEOUT);
         let url = process.next_stdout_line(TIMEOUT);
         Self { _process: process, url }
@@ -144,7 +144,7 @@ fn server(settings: &str, database: &str) -> (RunningProcess, String) {
 /// A cluster whose pods need machines from the beginning, and again and again.
 fn agent(server: &str, cluster: &str) -> RunningProcess {
     let flags = ["simulated-agent", "--server", server, "--cluster-name", cluster, "--seed", "1", "--repeat"];
-    Program::new(PROGRAM, &[&flags[..], &["--log", "warn"]].concat()).start()
+    Program::new(SIMULATOR, &[&flags[..], &["--log", "warn"]].concat()).start()
 }
 
 fn settings(endpoint: &str) -> String {
@@ -154,7 +154,6 @@ fn settings(endpoint: &str) -> String {
 grpc = "127.0.0.1:0"
 http = "127.0.0.1:0"
 [cloud]
-provider = "ec2"
 endpoint = "{endpoint}"
 [control]
 batch-idle = "100ms"

@@ -14,7 +14,7 @@ use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 
 use crate::replicas::figure;
-use crate::{PROGRAM, TIMEOUT};
+use crate::{SIMULATOR, TIMEOUT};
 
 /// Scopes, the least first, and the SHA-256 of a token of that name. A scope grants what those before it grant.
 const SCOPES: [(&str, &str); 4] = [
@@ -81,7 +81,7 @@ async fn every_method_is_granted_to_the_scopes_of_its_table_and_to_no_other() {
     };
     let file = folder.write_file("auth.toml", SCOPES.iter().map(client).collect::<String>());
     let listeners = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-    let server = Program::new(PROGRAM, &[&["serve", "--dev", "--auth-file", &file], &listeners[..]].concat()).start();
+    let server = Program::new(SIMULATOR, &[&["serve", "--dev", "--auth-file", &file], &listeners[..]].concat()).start();
     let [grpc, _http] = server.wait_for_urls(TIMEOUT);
     let channel = Endpoint::from_shared(grpc).expect("a URL").connect().await.expect("the server listens");
     let all = methods();
@@ -135,7 +135,7 @@ fn a_client_with_slow_bodies_and_silent_watches_takes_no_place_of_those_who_oper
     };
     let file = folder.write_file("auth.toml", SCOPES.iter().map(client).collect::<String>());
     let serve = format!(
-        "ulimit -n 1024; exec {PROGRAM} serve --dev --auth-file {file} --listen-grpc 127.0.0.1:0 --listen-http 127.0.0.1:0"
+        "ulimit -n 1024; exec {SIMULATOR} serve --dev --auth-file {file} --listen-grpc 127.0.0.1:0 --listen-http 127.0.0.1:0"
     );
     let path = std::env::var("PATH").unwrap_or_default();
     let server = Program::new("/bin/sh", &["-c", &serve]).env("PATH", &path).start();

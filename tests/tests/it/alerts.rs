@@ -10,18 +10,19 @@ use cloud::simulated::FaultProfile;
 use controller::{PlanError, Planner};
 use e2e::{Postgres, Program, Prometheus, RunningProcess, authority};
 use model::input::PlanningInput;
-use server::config::{Config, Layers};
-use server::{clouds, serve};
+use server::config::{Config, Layers, Provider};
+use server::serve;
+use simulation::simulated_cloud::in_process;
 use verifier::{Rule, Violation};
 
 use crate::night::start_cloud;
 use crate::relists::fake_agent::{FakeAgent, Kind};
 use crate::removals::{Environment, OTHER_UID, UID};
-use crate::{PROGRAM, TIMEOUT, start_agent, wait_for};
+use crate::{SIMULATOR, TIMEOUT, start_agent, wait_for};
 
 fn start_server(database: &str, cloud: &str, more: &[&str]) -> RunningProcess {
     let listen = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--cloud-address", cloud];
-    let program = Program::new(PROGRAM, &[&listen[..], more].concat()).env("DATABASE_URL", database);
+    let program = Program::new(SIMULATOR, &[&listen[..], more].concat()).env("DATABASE_URL", database);
     program.env("FLEETWRIGHT_STORE_MEMORY", "false").env("FLEETWRIGHT_LEASE_OWNER", "server-1").start()
 }
 
@@ -139,8 +140,9 @@ fn alerts_of_plans_fire_with_a_planner_that_is_slow_or_wrong() {
         ("FLEETWRIGHT_STORE_MEMORY", "true"),
     ];
     layers.add_environment(variables.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
-    let config = Config::resolve(&layers).expect("a valid configuration");
-    let cloud = clouds::simulated(FaultProfile::default(), &config.cloud.region, None).expect("the built-in catalogue");
+    let mut config = Config::resolve(&layers).expect("a valid configuration");
+    config.cloud.provider = Provider::Simulated { shared: false };
+    let cloud = in_process(FaultProfile::default(), &config.cloud.region, None).expect("the built-in catalogue");
     let server = runtime.block_on(serve::start(config, None, cloud, faulty_planner)).expect("a server");
     let Some(monitor) = Prometheus::with_alerts(test, &server.http.to_string()) else { return };
     let server_url = format!("http://{}", server.grpc);

@@ -7,7 +7,7 @@ use e2e::Program;
 use e2e::attack::planning::{Settings, run};
 use e2e::attack::plans;
 
-use crate::PROGRAM;
+use crate::SIMULATOR;
 
 /// Five seconds for each of five kinds, and a start; generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -27,7 +27,7 @@ fn a_hundred_hostile_connections_of_each_kind_disturb_no_honest_agent() {
 /// planning of the expensive pods, and unbroken leases, are verified.
 #[test]
 fn three_hundred_expensive_pods_delay_no_instance_of_another_cluster() {
-    let outcome = run(PROGRAM, &[], &Settings { pods: 300, terms: 50, seconds: 10 });
+    let outcome = run(SIMULATOR, &[], &Settings { pods: 300, terms: 50, seconds: 10 });
     let has_figure = |what: &str| outcome.figures.iter().any(|line| line.contains(what));
     assert!(has_figure("leases lapsed: 0"), "{outcome}");
     assert!(!outcome.figures.iter().any(|line| line.contains("at worst 120s")), "an order that never came:\n{outcome}");
@@ -48,7 +48,7 @@ fn help_is_no_attack() {
 /// refusal for now or at its deadline, refuses what is too much, and keeps its memory within the bound.
 #[test]
 fn the_largest_plans_take_a_bounded_amount_of_memory() {
-    let outcome = plans::run(PROGRAM, &[], plans::Settings { seconds: 10, ..plans::Settings::default() });
+    let outcome = plans::run(SIMULATOR, &[], plans::Settings { seconds: 10, ..plans::Settings::default() });
     assert!(outcome.broken.is_empty(), "{outcome}");
     for figure in ["20 clients", "memory: idle", "under attack p99", "after its deadline"] {
         assert!(outcome.figures.iter().any(|line| line.contains(figure)), "{figure} is missing in:\n{outcome}");

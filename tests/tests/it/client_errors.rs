@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{Program, RunningProcess, TempDir, authority};
 
-use crate::{PROGRAM, TIMEOUT};
+use crate::{SIMULATOR, TIMEOUT};
 
 /// For a few packages; a machine whose network swallows packets must not hold up the other tests.
 const INSTALL_LIMIT: Duration = Duration::from_secs(120);
@@ -104,7 +104,7 @@ fn go_client() -> Result<PathBuf, String> {
 fn guarded(folder: &TempDir) -> (RunningProcess, String) {
     let file = folder.write_file("auth.toml", AUTH);
     let listeners = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-    let server = Program::new(PROGRAM, &[&["serve", "--dev", "--auth-file", &file], &listeners[..]].concat()).start();
+    let server = Program::new(SIMULATOR, &[&["serve", "--dev", "--auth-file", &file], &listeners[..]].concat()).start();
     let [grpc, _http] = server.wait_for_urls(TIMEOUT);
     let address = authority(&grpc).to_owned();
     (server, address)

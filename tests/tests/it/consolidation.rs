@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
 use crate::removals::{Server, UID, launch_instance};
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{SIMULATOR, TIMEOUT, fleetwright};
 use fake_cluster::{CLUSTER, FakeCluster};
 
 /// Interval at which conditions are polled.
@@ -32,7 +32,7 @@ struct Environment {
 impl Environment {
     fn start(disruption: Value) -> Self {
         let flags = ["simulated-cloud", "--until-input-ends", "--boot", "50ms", "--seed", "1"];
-        let cloud = Program::new(PROGRAM, &flags).start_with_stdout();
+        let cloud = Program::new(SIMULATOR, &flags).start_with_stdout();
         let address = cloud.next_stdout_line(TIMEOUT);
         let runtime = Runtime::new().expect("a runtime");
         let channel = {
@@ -42,8 +42,8 @@ impl Environment {
         let client = SimulatedCloudServiceClient::new(channel);
         let instances = (0..2).map(|n| launch_instance(&runtime, client.clone(), n, UID)).collect();
         let folder = TempDir::new();
-        let settings = folder.write_file("fleetwright.toml", file(&address));
-        let server = Server::start(&settings);
+        let settings = folder.write_file("fleetwright.toml", SETTINGS);
+        let server = Server::start(&settings, &address);
         let cluster = FakeCluster::new(instances, disruption);
         let target = Target {
             server: server.grpc(),
@@ -100,14 +100,10 @@ impl Environment {
 }
 
 /// A short batch window, and plans of disruption every second.
-fn file(cloud: &str) -> String {
-    format!(
-        r#"
+const SETTINGS: &str = r#"
 [listen]
 grpc = "127.0.0.1:0"
 http = "127.0.0.1:0"
-[cloud]
-address = "{cloud}"
 [control]
 batch-idle = "100ms"
 batch-max = "500ms"
@@ -115,9 +111,7 @@ batch-max = "500ms"
 memory = true
 [disruption]
 interval = "1s"
-"#
-    )
-}
+"#;
 
 fn consolidated() -> Value {
     json!({"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s", "budgets": [{"nodes": "1"}]})

@@ -1,4 +1,4 @@
-//! `fleetwright simulate crashes`: servers killed during launches leak no instance and launch none
+//! `fleetwright-sim simulate crashes`: servers killed during launches leak no instance and launch none
 //! twice. Without PostgreSQL these tests are skipped.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use e2e::postgres::installed;
 use e2e::{ExitResult, Program};
 
-use crate::PROGRAM;
+use crate::SIMULATOR;
 
 /// A kill takes some seconds; generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(900);
@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(900);
 /// PostgreSQL and never an existing one.
 fn crashes(test: &str, arguments: &[&str]) -> Option<ExitResult> {
     let all = ["simulate", "crashes", "-o", "json"];
-    let program = Program::new(PROGRAM, &[&all[..], arguments].concat());
+    let program = Program::new(SIMULATOR, &[&all[..], arguments].concat());
     let _here = installed(test)?;
     Some(program.env("PATH", &std::env::var("PATH").unwrap_or_default()).run(TIMEOUT))
 }
@@ -65,7 +65,7 @@ fn without_garbage_collection_the_same_kills_leak_instances() {
 fn interruption_notices_survive_a_kill_of_the_server() {
     let test = "interruption_notices_survive_a_kill_of_the_server";
     let arguments = ["simulate", "interruptions", "--clusters", "10", "--nodes", "4", "--within", "4s", "-o", "json"];
-    let program = Program::new(PROGRAM, &arguments);
+    let program = Program::new(SIMULATOR, &arguments);
     let Some(_here) = installed(test) else { return };
     let ended = program.env("PATH", &std::env::var("PATH").unwrap_or_default()).run(TIMEOUT);
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 35] = [
+const RULES: [(&str, &[&str]); 37] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-settings", &["fleetwright-", "clap", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
@@ -80,7 +80,9 @@ const RULES: [(&str, &[&str]); 35] = [
         &["fleetwright-proto", "fleetwright-rpc", "fleetwright-model", "fleetwright-auth", "fleetwright-server"],
     ),
     ("fleetwright-replica", &["tokio", "sqlx", "tonic"]),
-    ("fleetwright-server", &["fleetwright-simulation", "fleetwright-agent", "fleetwright"]),
+    ("fleetwright-server", &["fleetwright-simulation", "fleetwright-agent", "fleetwright", "fleetwright-sim"]),
+    ("fleetwright", &["fleetwright-simulation", "fleetwright-simulated-ec2", "fleetwright-sim"]),
+    ("fleetwright-sim", &["aws-", "kube", "fleetwright", "fleetwright-agent-kubernetes"]),
     ("fleetwright-agent", &["fleetwright-model", "fleetwright-auth", "fleetwright-server"]),
 ];
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use e2e::Program;
 
 use crate::hostile::{SeededRng, start};
-use crate::{PROGRAM, TIMEOUT};
+use crate::{SIMULATOR, TIMEOUT};
 
 const REPEATS: u64 = 60;
 /// Number of recorded bytes: a snapshot and the first results, which the simulated cluster sends
@@ -23,7 +23,7 @@ fn record(server: &str) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
     let agent = ["simulated-agent", "--server", &address, "--cluster-name", "recorded", "--seed", "2", "--log", "warn"];
-    let agent = Program::new(PROGRAM, &agent).start();
+    let agent = Program::new(SIMULATOR, &agent).start();
     let (mut from, _) = listener.accept().expect("the agent connects");
     let to = TcpStream::connect(server).expect("the server listens");
     let recorded_bytes = Arc::new(Mutex::new(Vec::new()));
@@ -77,7 +77,7 @@ fn repeat(server: &str, recorded: &[u8], seed: u64) {
 fn a_truncated_corrupted_or_repeated_stream_disturbs_no_other_session() {
     let (server, address) = start();
     let agent = ["simulated-agent", "--server", &address, "--cluster-name", "good", "--seed", "1", "--log", "info"];
-    let agent = Program::new(PROGRAM, &agent).start();
+    let agent = Program::new(SIMULATOR, &agent).start();
     let _connected = server.wait_for_line(&["acquired cluster lease", "good"], TIMEOUT);
     let plain = address.trim_start_matches("http://").to_owned();
     let recorded = record(&plain);

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use tokio::task::block_in_place;
 
 use crate::agent_stream::AgentStream;
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{SIMULATOR, TIMEOUT, fleetwright};
 
 /// A reason with markup, a script, a control character and characters that reverse the text after them.
 const HOSTILE: &str =
@@ -25,7 +25,7 @@ const HOSTILE: &str =
 const LISTENERS: [&str; 5] = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
 
 fn serve() -> (RunningProcess, [String; 2]) {
-    let server = Program::new(PROGRAM, &LISTENERS).start();
+    let server = Program::new(SIMULATOR, &LISTENERS).start();
     let urls = server.wait_for_urls(TIMEOUT);
     (server, urls)
 }
@@ -197,7 +197,7 @@ async fn no_view_violates_a_rule_of_accessibility() {
     let Some(mut browser) = block_in_place(|| Browser::start(test)) else { return };
     let Some(axe) = block_in_place(|| axe(test)) else { return };
     // Without `--for` it goes on until it is stopped.
-    let demo = Program::new(PROGRAM, &["demo"]).start_with_stdout();
+    let demo = Program::new(SIMULATOR, &["demo"]).start_with_stdout();
     block_in_place(|| {
         let line = demo.next_stdout_line(TIMEOUT);
         let http = line.split_whitespace().last().expect("an address").trim_end_matches('/').to_owned();
@@ -221,7 +221,7 @@ async fn no_view_violates_a_rule_of_accessibility() {
     let _status = demo.stop(TIMEOUT);
     let folder = TempDir::new();
     let trust = folder.write_file("auth.toml", "");
-    let server = Program::new(PROGRAM, &[&LISTENERS[..], &["--auth-file", &trust]].concat()).start();
+    let server = Program::new(SIMULATOR, &[&LISTENERS[..], &["--auth-file", &trust]].concat()).start();
     let [_grpc, http] = server.wait_for_urls(TIMEOUT);
     block_in_place(|| look(&mut browser, &axe, ("sign-in", &http, "Token"), "0"));
     assert_eq!(server.stop(TIMEOUT), 0);

@@ -44,8 +44,8 @@ fn named_in(path: &str) -> Vec<(String, String)> {
 #[test]
 fn every_setting_in_deploy_is_one_of_the_programs() {
     let of_server = [variables("server/server.env"), named_in("server/deployment.yaml")].concat();
-    // Eight settings, the URL of the database from a Secret, and the address of the pod.
-    assert_eq!(of_server.len(), 8 + 2, "{of_server:?}");
+    // Seven settings, the URL of the database from a Secret, and the address of the pod.
+    assert_eq!(of_server.len(), 7 + 2, "{of_server:?}");
     let of_agent = variables("agent/run/agent.env");
     assert_eq!(of_agent.len(), 8, "{of_agent:?}");
     let (server_file, agent_file) = (text("fleetwright.toml"), text("agent.toml"));
@@ -78,13 +78,19 @@ fn deleting_a_kustomization_leaves_the_namespace() {
     }
 }
 
-/// Overrides addresses, so that two servers can run on one machine, and storage.
-const HERE: [&str; 5] = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+/// The server with addresses at which two can run on one machine, and without a way to AWS.
+fn here(arguments: &[&str]) -> Program {
+    let listeners = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+    let nowhere = ["--cloud-endpoint", "http://127.0.0.1:1"];
+    let program = Program::new(PROGRAM, &[&listeners[..], &nowhere, arguments].concat());
+    let program = program.env("AWS_ACCESS_KEY_ID", "nobody").env("AWS_SECRET_ACCESS_KEY", "nothing");
+    program.env("AWS_EC2_METADATA_DISABLED", "true")
+}
 
 #[test]
 fn the_server_runs_by_its_settings_file() {
     let file = text("fleetwright.toml");
-    let server = Program::new(PROGRAM, &[&HERE[..], &["--config", &file]].concat()).start();
+    let server = here(&["--config", &file]).start();
     let line = server.wait_for_line(&["dashboard"], TIMEOUT);
     assert!(line.starts_with('{'), "the settings ask for JSON: {line}");
     assert_eq!(server.stop(TIMEOUT), 0);
@@ -98,8 +104,7 @@ fn the_server_runs_by_the_settings_of_its_manifests_and_the_trust_file() {
     let key = folder.write_file("tls.key", key.serialize_pem());
     let trust = text("auth.toml");
     let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--auth-file", &trust];
-    let server = Program::new(PROGRAM, &[&HERE[..], &files[..]].concat());
-    let server = with(server, &variables("server/server.env")).start();
+    let server = with(here(&files), &variables("server/server.env")).start();
     let _line = server.wait_for_line(&["dashboard"], TIMEOUT);
     assert_eq!(server.stop(TIMEOUT), 0);
 }

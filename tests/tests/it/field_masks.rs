@@ -16,7 +16,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_types::StatusExt;
 
 use crate::serve::get;
-use crate::{PROGRAM, TIMEOUT};
+use crate::{SIMULATOR, TIMEOUT};
 
 fn with_mask<M>(message: M, mask: &'static str) -> Request<M> {
     let mut request = Request::new(message);
@@ -27,7 +27,7 @@ fn with_mask<M>(message: M, mask: &'static str) -> Request<M> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_has_the_fields_that_the_client_names() {
     let server =
-        Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
+        Program::new(SIMULATOR, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
     let [grpc, http] = server.wait_for_urls(TIMEOUT);
 
     let channel = Endpoint::from_shared(grpc).expect("an address").connect().await.expect("the server listens");
@@ -66,7 +66,7 @@ async fn an_answer_has_the_fields_that_the_client_names() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reflection_knows_the_details_of_errors() {
     let server =
-        Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
+        Program::new(SIMULATOR, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
     let [grpc, _http] = server.wait_for_urls(TIMEOUT);
     let channel = Endpoint::from_shared(grpc).expect("an address").connect().await.expect("the server listens");
     let mut client = ServerReflectionClient::new(channel);

@@ -5,7 +5,7 @@ use fleetwright_proto::v1::connect_response::Message as Answer;
 use tonic::Code;
 
 use crate::agent_stream::AgentStream;
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{SIMULATOR, TIMEOUT, fleetwright};
 
 /// Runs `fleetwright forget` until the server has noticed that the agent is gone.
 fn forget(server: &str, cluster: &str) -> e2e::ExitResult {
@@ -21,7 +21,7 @@ fn forget(server: &str, cluster: &str) -> e2e::ExitResult {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_cluster_has_one_name_until_it_is_forgotten() {
     let server =
-        Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
+        Program::new(SIMULATOR, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
     let [address, _dashboard] = server.wait_for_urls(TIMEOUT);
 
     let mut first = AgentStream::open(&address, "production-1").await;

@@ -7,12 +7,12 @@ use e2e::{Program, RunningProcess, authority};
 use serde_json::Value;
 
 use crate::serve::{get, only_cluster};
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{SIMULATOR, TIMEOUT, fleetwright};
 
 /// Starts a server: the process, its gRPC address as a URL, its HTTP address.
 fn server() -> (RunningProcess, String, String) {
     let server =
-        Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
+        Program::new(SIMULATOR, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
     let [grpc, dashboard] = server.wait_for_urls(TIMEOUT);
     (server, grpc, authority(&dashboard).to_owned())
 }
@@ -42,7 +42,7 @@ fn a_frozen_cluster_launches_nothing_until_it_is_thawed_and_both_are_audited() {
     let output = run(&["freeze", "--server", &grpc, "--reason", "moving the network"]);
     assert_eq!(output, "frozen: fleet (freeze 1)\n");
     let agent = Program::new(
-        PROGRAM,
+        SIMULATOR,
         &["simulated-agent", "--server", &grpc, "--cluster-name", "shop", "--seed", "1", "--log", "warn"],
     );
     let agent = agent.start();
@@ -86,7 +86,7 @@ fn a_freeze_of_disruption_lets_launches_go_on_and_is_listed_and_thawed_as_such()
     let output = run(&["freeze", "--server", &grpc, "--only", "disruption", "--reason", "keep the nodes"]);
     assert_eq!(output, "frozen: fleet, only disruption (freeze 1)\n");
     let agent = Program::new(
-        PROGRAM,
+        SIMULATOR,
         &["simulated-agent", "--server", &grpc, "--cluster-name", "shop", "--seed", "1", "--log", "warn"],
     );
     let agent = agent.start();

@@ -6,14 +6,14 @@ use std::time::Duration;
 use e2e::postgres::installed;
 use e2e::{ExitResult, Program};
 
-use crate::PROGRAM;
+use crate::SIMULATOR;
 
 /// Generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 fn holds(test: &str, arguments: &[&str]) -> Option<ExitResult> {
     let all = ["simulate", "holds", "-o", "json"];
-    let program = Program::new(PROGRAM, &[&all[..], arguments].concat());
+    let program = Program::new(SIMULATOR, &[&all[..], arguments].concat());
     let _here = installed(test)?;
     Some(program.env("PATH", &std::env::var("PATH").unwrap_or_default()).run(TIMEOUT))
 }

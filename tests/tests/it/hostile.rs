@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::transport::Endpoint;
 
-use crate::{PROGRAM, TIMEOUT};
+use crate::{SIMULATOR, TIMEOUT};
 
 /// Streams of a short run; `HOSTILE_STREAMS` overrides it.
 const STREAMS: u64 = 60;
@@ -164,7 +164,7 @@ fn send_garbage(address: &str, seed: u64) {
 
 pub(super) fn start() -> (RunningProcess, String) {
     let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-    let server = Program::new(PROGRAM, &arguments).start();
+    let server = Program::new(SIMULATOR, &arguments).start();
     let [grpc, _dashboard] = server.wait_for_urls(TIMEOUT);
     (server, grpc)
 }
@@ -173,7 +173,7 @@ pub(super) fn start() -> (RunningProcess, String) {
 fn a_peer_that_violates_the_protocol_disturbs_no_other_session() {
     let (server, address) = start();
     let agent = ["simulated-agent", "--server", &address, "--cluster-name", "good", "--seed", "1", "--log", "info"];
-    let agent = Program::new(PROGRAM, &agent).start();
+    let agent = Program::new(SIMULATOR, &agent).start();
     let _connected = server.wait_for_line(&["acquired cluster lease", "good"], TIMEOUT);
     let asked = std::env::var("HOSTILE_STREAMS").ok().and_then(|count| count.parse().ok());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use crate::{PROGRAM, TIMEOUT};
+use crate::{SIMULATOR, TIMEOUT};
 use recorder::{Recorder, open_stream};
 
 /// Timeout of one stream; the server ends most of them at once.
@@ -55,7 +55,7 @@ fn start() -> TestServer {
     let ((good, trusts_good), (evil, trusts_evil)) = (issue(&folder, "good"), issue(&folder, "evil"));
     let trust = folder.write_file("auth.toml", trusts_good + &trusts_evil);
     let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--auth-file", &trust];
-    let server = Program::new(PROGRAM, &arguments).start();
+    let server = Program::new(SIMULATOR, &arguments).start();
     let [address, _dashboard] = server.wait_for_urls(TIMEOUT);
     TestServer { address, _folder: folder, server, good, evil }
 }
@@ -220,7 +220,7 @@ fn replayed_messages_of_another_cluster_change_nothing_of_it() {
     runtime.block_on(async {
         let (recorder, address) = Recorder::listen(&server.address, &server.good).await;
         let agent = ["simulated-agent", "--server", &address, "--cluster-name", "good", "--seed", "1", "--repeat"];
-        let _agent = Program::new(PROGRAM, &[&agent[..], &["--log", "warn"]].concat()).start();
+        let _agent = Program::new(SIMULATOR, &[&agent[..], &["--log", "warn"]].concat()).start();
         let lives = |messages: &[v1::ConnectRequest]| acks(messages) > 0 && changes(messages).iter().any(has_machine);
         wait_until("a machine", &recorder, lives).await;
         let recorded = recorder.messages();

@@ -1,4 +1,4 @@
-//! A short run of `fleetwright simulate load`: after servers are killed, every cluster has an
+//! A short run of `fleetwright-sim simulate load`: after servers are killed, every cluster has an
 //! owner, every pod runs, and no instance is launched twice. Durations are not asserted. Skipped
 //! without PostgreSQL.
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use e2e::Program;
 use e2e::postgres::installed;
 
-use crate::PROGRAM;
+use crate::SIMULATOR;
 
 /// A minute's work on an idle machine; a busy machine needs several times that.
 const TIMEOUT: Duration = Duration::from_secs(900);
@@ -34,7 +34,7 @@ fn eight_clusters_whose_only_server_is_killed_lose_no_pod_and_launch_nothing_twi
         return;
     }
     let all = ["simulate", "load", "-o", "json"];
-    let program = Program::new(PROGRAM, &[&all[..], &SMALL[..]].concat());
+    let program = Program::new(SIMULATOR, &[&all[..], &SMALL[..]].concat());
     let ended = program.env("PATH", &std::env::var("PATH").unwrap_or_default()).run(TIMEOUT);
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
     let all_expected = [

@@ -49,6 +49,9 @@ use e2e::{ExitResult, Program, RunningProcess};
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fleetwright-e2e");
 
+/// The simulator: servers on a simulated cloud, clouds, clusters, and long runs.
+const SIMULATOR: &str = env!("CARGO_BIN_EXE_fleetwright-e2e-sim");
+
 /// Generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -57,10 +60,15 @@ fn fleetwright(arguments: &[&str]) -> ExitResult {
     Program::new(PROGRAM, arguments).run(TIMEOUT)
 }
 
+/// Runs `fleetwright-sim` with these arguments.
+fn simulator(arguments: &[&str]) -> ExitResult {
+    Program::new(SIMULATOR, arguments).run(TIMEOUT)
+}
+
 /// Starts the agent of a simulated cluster that repeats its script.
 fn start_agent(server: &str, cluster: &str) -> RunningProcess {
     let agent = ["simulated-agent", "--server", server, "--cluster-name", cluster, "--seed", "1", "--log", "off"];
-    Program::new(PROGRAM, &[&agent[..], &["--repeat"]].concat()).start()
+    Program::new(SIMULATOR, &[&agent[..], &["--repeat"]].concat()).start()
 }
 
 fn wait_for(what: &str, is_there: impl Fn() -> bool) {

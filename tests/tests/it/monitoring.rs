@@ -11,7 +11,7 @@ use e2e::{Program, Prometheus, TempDir};
 use serde_json::{Value, json};
 use simulation::deterministic::long_run::{Load, LongRun, Scrape};
 
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{SIMULATOR, TIMEOUT, fleetwright};
 
 #[test]
 fn every_alert_has_a_severity_a_runbook_and_two_cases_and_names_metrics_that_exist() {
@@ -130,7 +130,7 @@ fn every_selector_of_boards_and_alerts_matches_a_series_of_the_demo() {
     assert!(wanted.len() >= 40, "{wanted:?}");
 
     // Without `--for` it goes on until it is stopped.
-    let demo = Program::new(PROGRAM, &["demo"]).start_with_stdout();
+    let demo = Program::new(SIMULATOR, &["demo"]).start_with_stdout();
     let line = demo.next_stdout_line(TIMEOUT);
     let server = line
         .split_whitespace()

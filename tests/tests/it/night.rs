@@ -11,7 +11,7 @@ use e2e::{Postgres, Program, RunningProcess, authority, urls};
 
 use crate::relists::fake_agent::{FakeAgent, Kind};
 use crate::serve::get;
-use crate::{PROGRAM, TIMEOUT, start_agent};
+use crate::{PROGRAM, SIMULATOR, TIMEOUT, start_agent};
 
 /// The log in the repository, relative to the tests.
 const EXAMPLE: &str = "fixtures/night.log";
@@ -57,7 +57,7 @@ impl LoggedServer {
     fn start(database: &str, cloud: &str) -> Self {
         let arguments =
             ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--cloud-address", cloud];
-        let program = Program::new(PROGRAM, &arguments).env("DATABASE_URL", database);
+        let program = Program::new(SIMULATOR, &arguments).env("DATABASE_URL", database);
         let program = program.env("FLEETWRIGHT_STORE_MEMORY", "false").env("FLEETWRIGHT_LEASE_OWNER", "server-1");
         Self { process: program.start(), log: RefCell::default() }
     }
@@ -95,7 +95,7 @@ fn find(log: &[String], words: &[&str], from: usize) -> Option<(String, usize)> 
 /// A simulated cloud at `address`, with or without capacity.
 pub(crate) fn start_cloud(address: &str, more: &[&str]) -> (RunningProcess, String) {
     let arguments = [&["simulated-cloud", "--listen", address, "--boot", "500ms"], more].concat();
-    let cloud = Program::new(PROGRAM, &arguments).start_with_stdout();
+    let cloud = Program::new(SIMULATOR, &arguments).start_with_stdout();
     let address = cloud.next_stdout_line(TIMEOUT);
     (cloud, address)
 }

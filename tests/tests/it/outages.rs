@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::night::start_cloud;
 use crate::serve::{get, json};
-use crate::{PROGRAM, TIMEOUT, fleetwright, start_agent, wait_for};
+use crate::{SIMULATOR, TIMEOUT, fleetwright, start_agent, wait_for};
 
 /// Time within which an outage is the first problem everywhere.
 const NOTICED: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ impl Server {
     fn start(database: Option<&str>, cloud: &str) -> Self {
         let listen =
             ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--cloud-address", cloud];
-        let program = Program::new(PROGRAM, &listen).env("FLEETWRIGHT_LEASE_DURATION", "6s");
+        let program = Program::new(SIMULATOR, &listen).env("FLEETWRIGHT_LEASE_DURATION", "6s");
         let program = match database {
             Some(url) => program.env("DATABASE_URL", url).env("FLEETWRIGHT_STORE_MEMORY", "false"),
             None => program,

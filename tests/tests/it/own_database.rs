@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use e2e::postgres::installed;
 use e2e::{Program, RunningProcess, TempDir};
 
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{SIMULATOR, TIMEOUT, simulator};
 
 fn serve(data: &str) -> RunningProcess {
     let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-data-dir", data];
-    Program::new(PROGRAM, &arguments).env("FLEETWRIGHT_STORE_MEMORY", "false").start()
+    Program::new(SIMULATOR, &arguments).env("FLEETWRIGHT_STORE_MEMORY", "false").start()
 }
 
 /// Id of the PostgreSQL process that the server started.
@@ -83,7 +83,7 @@ fn a_folder_of_another_owner_is_rejected_and_unchanged() {
     let data = folder.path().display().to_string();
     let arguments =
         ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-data-dir", &data];
-    let ended = Program::new(PROGRAM, &arguments).env("FLEETWRIGHT_STORE_MEMORY", "false").run(TIMEOUT);
+    let ended = Program::new(SIMULATOR, &arguments).env("FLEETWRIGHT_STORE_MEMORY", "false").run(TIMEOUT);
     assert_eq!(ended.status, 3, "{}", ended.stderr);
     assert!(ended.stderr.contains("is not empty and was not created by Fleetwright"), "{}", ended.stderr);
     assert_eq!(std::fs::read_to_string(theirs).unwrap(), "theirs");
@@ -102,7 +102,7 @@ fn no_database_is_made_for_a_server_whose_address_another_process_has() {
     for [grpc, http] in [[address.as_str(), free], [free, address.as_str()]] {
         let store = ["serve", "--dev", "--store-memory", "false", "--store-data-dir", &path];
         let listeners = ["--listen-grpc", grpc, "--listen-http", http];
-        let ended = fleetwright(&[&store[..], &listeners[..]].concat());
+        let ended = simulator(&[&store[..], &listeners[..]].concat());
         assert_eq!(ended.status, 3, "{}", ended.stderr);
         assert!(ended.stderr.contains(&format!("cannot listen on {address}")), "{}", ended.stderr);
         assert!(!ended.stderr.contains("PostgreSQL"), "none is started: {}", ended.stderr);

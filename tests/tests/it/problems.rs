@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agent_stream::AgentStream;
 use crate::serve;
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{SIMULATOR, TIMEOUT, fleetwright};
 
 /// Code, severity, resource and command of each problem, once `is_it` accepts them.
 fn problems(server: &str, is_it: impl Fn(&[Value]) -> bool) -> Vec<Value> {
@@ -29,7 +29,7 @@ fn problems(server: &str, is_it: impl Fn(&[Value]) -> bool) -> Vec<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_sees_what_is_wrong_worst_first_with_what_to_type() {
     let server =
-        Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
+        Program::new(SIMULATOR, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
     let [address, dashboard] = server.wait_for_urls(TIMEOUT);
     let nothing = tokio::task::block_in_place(|| problems(&address, |_| true));
     assert_eq!((nothing.len(), &nothing[0][1]), (1, &json!("NoCluster")));

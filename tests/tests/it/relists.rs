@@ -8,7 +8,7 @@ use e2e::{Postgres, Program, RunningProcess, authority};
 use serde_json::Value;
 
 use crate::serve::only_cluster;
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{SIMULATOR, TIMEOUT, fleetwright};
 use fake_agent::{FakeAgent, Kind, MACHINES, PODS};
 
 /// A server: the process, its gRPC address as a URL, its HTTP address.
@@ -21,7 +21,7 @@ struct Server {
 impl Server {
     fn start(database: &str) -> Self {
         let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-        let process = Program::new(PROGRAM, &arguments).env("FLEETWRIGHT_STORE_DATABASE_URL", database);
+        let process = Program::new(SIMULATOR, &arguments).env("FLEETWRIGHT_STORE_DATABASE_URL", database);
         let process = process.env("FLEETWRIGHT_LEASE_OWNER", "the-only-one").start();
         let [grpc, dashboard] = process.wait_for_urls(TIMEOUT);
         Self { grpc, http: authority(&dashboard).to_owned(), process }

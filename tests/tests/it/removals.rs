@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
 use crate::serve::{get, json, only_cluster};
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{SIMULATOR, TIMEOUT, fleetwright};
 use fake_cluster::FakeCluster;
 pub(crate) use fake_cluster::{NAME, UID};
 
@@ -35,8 +35,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(settings: &str) -> Self {
-        let process = Program::new(PROGRAM, &["serve", "--config", settings]).start();
+    /// Starts a server with a file of settings on the cloud at an address.
+    pub(crate) fn start(settings: &str, cloud: &str) -> Self {
+        let process = Program::new(SIMULATOR, &["serve", "--config", settings, "--cloud-address", cloud]).start();
         let [grpc, dashboard] = process.wait_for_urls(TIMEOUT);
         let grpc = authority(&grpc).parse().expect("an address");
         Self { process, grpc, http: authority(&dashboard).to_owned() }
@@ -61,6 +62,7 @@ pub(crate) struct Environment {
     runtime: Runtime,
     client: SimulatedCloudServiceClient<Channel>,
     settings: String,
+    cloud_address: String,
     _cloud: RunningProcess,
     _folder: TempDir,
 }
@@ -73,7 +75,7 @@ impl Environment {
     /// Starts with an instance for each of these UIDs of clusters, which its tags have.
     pub(crate) fn start_with(uids: &[&str], frozen: bool) -> Self {
         let flags = ["simulated-cloud", "--until-input-ends", "--boot", "50ms", "--seed", "1"];
-        let cloud = Program::new(PROGRAM, &flags).start_with_stdout();
+        let cloud = Program::new(SIMULATOR, &flags).start_with_stdout();
         let address = cloud.next_stdout_line(TIMEOUT);
         let runtime = Runtime::new().expect("a runtime");
         let channel = {
@@ -85,8 +87,8 @@ impl Environment {
         let instances =
             uids.iter().enumerate().map(|(n, uid)| launch_instance(&runtime, client.clone(), n, uid)).collect();
         let folder = TempDir::new();
-        let settings = folder.write_file("fleetwright.toml", settings(&address));
-        let server = Server::start(&settings);
+        let settings = folder.write_file("fleetwright.toml", SETTINGS);
+        let server = Server::start(&settings, &address);
         if frozen {
             freeze(&server);
         }
@@ -101,14 +103,24 @@ impl Environment {
             seed: 1,
         };
         runtime.spawn(agent::run(Arc::clone(&cluster), target, std::future::pending()));
-        let environment = Self { server, cluster, proxy, runtime, client, settings, _cloud: cloud, _folder: folder };
+        let environment = Self {
+            server,
+            cluster,
+            proxy,
+            runtime,
+            client,
+            settings,
+            cloud_address: address,
+            _cloud: cloud,
+            _folder: folder,
+        };
         environment.wait_until_shown();
         environment
     }
 
     /// Starts another server without any state.
     fn restart(&mut self, frozen: bool) {
-        let next = Server::start(&self.settings);
+        let next = Server::start(&self.settings, &self.cloud_address);
         if frozen {
             freeze(&next);
         }
@@ -234,23 +246,17 @@ pub(crate) fn launch_instance(
 }
 
 /// Frequent lists, and a short delay of garbage collection.
-fn settings(cloud: &str) -> String {
-    format!(
-        r#"
+const SETTINGS: &str = r#"
 [listen]
 grpc = "127.0.0.1:0"
 http = "127.0.0.1:0"
-[cloud]
-address = "{cloud}"
 [control]
 batch-idle = "100ms"
 batch-max = "500ms"
 gc-after = "1s"
 [store]
 memory = true
-"#
-    )
-}
+"#;
 
 fn no_losses() -> (usize, usize, u64) {
     (0, 0, 0)

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use e2e::{ExitResult, Postgres, Program, RunningProcess, TempDir};
 use serde_json::Value;
 
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{PROGRAM, SIMULATOR, TIMEOUT, fleetwright, simulator};
 
 #[test]
 fn every_decision_of_a_demo_is_replayed_bit_for_bit() {
-    let ended = fleetwright(&["demo", "--for", "60s", "--seed", "2", "--clusters", "2", "--replay"]);
+    let ended = simulator(&["demo", "--for", "60s", "--seed", "2", "--clusters", "2", "--replay"]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
     let line = ended.stdout.lines().find(|line| line.contains("0 different, 0 unreadable")).unwrap_or_default();
     let replayed = ended.stdout.lines().filter(|line| line.contains("input identical, plan identical")).count();
@@ -34,7 +34,7 @@ fn ask(url: &str, arguments: &[&str]) -> ExitResult {
 /// A server on this database, and its address.
 fn serve(url: &str) -> (RunningProcess, String) {
     let listen = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--store-database-url", url];
-    let server = Program::new(PROGRAM, &listen).start();
+    let server = Program::new(SIMULATOR, &listen).start();
     let [grpc, _dashboard] = server.wait_for_urls(TIMEOUT);
     (server, grpc)
 }
@@ -43,7 +43,7 @@ fn serve(url: &str) -> (RunningProcess, String) {
 fn decide(url: &str, cluster: &str) {
     let (server, grpc) = serve(url);
     let script = ["simulated-agent", "--server", &grpc, "--cluster-name", cluster, "--seed", "1", "--log", "warn"];
-    let agent = Program::new(PROGRAM, &script).start();
+    let agent = Program::new(SIMULATOR, &script).start();
     let end = Instant::now() + TIMEOUT;
     while planned(url, cluster).len() < 2 {
         assert!(Instant::now() < end, "waited for two plans; there are {:?}", planned(url, cluster));

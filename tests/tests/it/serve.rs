@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use e2e::{Program, TempDir, authority};
 
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{PROGRAM, SIMULATOR, TIMEOUT, fleetwright};
 
 /// Sends one HTTP request without a library and returns the whole response.
 pub(crate) fn get(address: &str, path: &str) -> String {
@@ -41,7 +41,7 @@ fn ask(address: &str, path: &str) -> io::Result<String> {
 #[test]
 fn it_serves_the_page_health_and_metrics_and_stops_on_sigterm() {
     let server =
-        Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
+        Program::new(SIMULATOR, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
     let [_grpc, dashboard] = server.wait_for_urls(TIMEOUT);
     let address = authority(&dashboard).to_owned();
     let page = get(&address, "/");
@@ -58,9 +58,8 @@ fn it_serves_the_page_health_and_metrics_and_stops_on_sigterm() {
 #[test]
 fn a_trial_needs_no_database_and_says_that_its_cloud_is_simulated() {
     let listeners = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-    let server = Program::new(PROGRAM, &[&["serve", "--dev"], &listeners[..]].concat())
+    let server = Program::new(SIMULATOR, &[&["serve", "--dev"], &listeners[..]].concat())
         .env("DATABASE_URL", "postgres://127.0.0.1:1/nothing")
-        .env("FLEETWRIGHT_CLOUD_PROVIDER", "ec2")
         .start();
     let warned = server.wait_for_line(&["no instance is bought"], TIMEOUT);
     assert!(warned.contains("WARN") && warned.contains("simulated"), "{warned}");
@@ -72,15 +71,18 @@ fn a_trial_needs_no_database_and_says_that_its_cloud_is_simulated() {
 #[test]
 fn the_configuration_in_force_is_printed_without_secrets() {
     let folder = TempDir::new();
-    let file = folder.write_file("fleetwright.toml", "[cloud]\nseed = 7\n[control]\nbatch-idle = \"2s\"\n");
-    let ended = Program::new(PROGRAM, &["serve", "--config", &file, "--cloud-boot", "9s", "--print-config"])
+    let file = folder.write_file("fleetwright.toml", "[store]\nconnections = 7\n[control]\nbatch-idle = \"2s\"\n");
+    let ended = Program::new(PROGRAM, &["serve", "--config", &file, "--shutdown-grace", "9s", "--print-config"])
         .env("DATABASE_URL", "postgres://someone:secret-word@db/x")
         .env("FLEETWRIGHT_CONTROL_BATCH_MAX", "20s")
         .run(TIMEOUT);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
-    for line in
-        ["seed = 7 # ", "batch-idle = \"2s\"", "batch-max = \"20s\" # environment", "boot = \"9s\" # flag --cloud-boot"]
-    {
+    for line in [
+        "connections = 7 # ",
+        "batch-idle = \"2s\"",
+        "batch-max = \"20s\" # environment",
+        "grace = \"9s\" # flag --shutdown-grace",
+    ] {
         assert!(ended.stdout.contains(line), "{line:?} is missing in:\n{}", ended.stdout);
     }
     assert!(!ended.stdout.contains("secret-word"));
@@ -89,10 +91,10 @@ fn the_configuration_in_force_is_printed_without_secrets() {
 #[test]
 fn an_unknown_key_is_rejected_with_the_nearest_one() {
     let folder = TempDir::new();
-    let file = folder.write_file("fleetwright.toml", "[clud]\nseed = 7\n");
+    let file = folder.write_file("fleetwright.toml", "[clud]\nregion = \"eu-west-1\"\n");
     let ended = fleetwright(&["serve", "--config", &file]);
     assert_eq!(ended.status, 2);
-    assert!(ended.stderr.contains("no key \"clud.seed\"; did you mean \"cloud.seed\"?"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no key \"clud.region\"; did you mean \"cloud.region\"?"), "{}", ended.stderr);
 }
 
 #[test]
@@ -133,7 +135,7 @@ fn the_api_over_http_has_the_rights_of_its_methods() {
     let folder = TempDir::new();
     let file = folder.write_file("auth.toml", CLIENTS);
     let listeners = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-    let server = Program::new(PROGRAM, &[&["serve", "--dev", "--auth-file", &file], &listeners[..]].concat()).start();
+    let server = Program::new(SIMULATOR, &[&["serve", "--dev", "--auth-file", &file], &listeners[..]].concat()).start();
     let [_grpc, dashboard] = server.wait_for_urls(TIMEOUT);
     let address = authority(&dashboard).to_owned();
     let get_with = |authorization: &str| request(&address, &format!("GET /v1/clusters HTTP/1.1{authorization}"), "");

@@ -8,7 +8,7 @@ use e2e::kubernetes::certificate_authority::CertificateAuthority;
 use e2e::{Browser, Program, RunningProcess, TempDir, authority, identity_provider};
 use serde_json::json;
 
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{SIMULATOR, TIMEOUT, fleetwright};
 
 /// SHA-256 of the tokens `looker` and `operator`, as `printf %s looker | sha256sum` prints them.
 const LOOKER: &str = "[[clients]]\nname = 'looker'\nscope = 'read'\n\
@@ -35,7 +35,7 @@ impl Dashboard {
         let file = folder.write_file("auth.toml", trust);
         let _path = folder.write_file("operator", "operator\n");
         let listeners = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--auth-file", &file];
-        let server = Program::new(PROGRAM, &[&["serve", "--dev"], &listeners[..], arguments].concat()).start();
+        let server = Program::new(SIMULATOR, &[&["serve", "--dev"], &listeners[..], arguments].concat()).start();
         let [grpc, http] = server.wait_for_urls(TIMEOUT);
         let http = http.trim_end_matches('/').replacen("127.0.0.1", "localhost", 1);
         Self { folder, server, grpc, http }
@@ -219,7 +219,7 @@ fn without_authentication_a_page_of_another_name_reads_nothing() {
         return;
     };
     let listeners = ["serve", "--dev", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-    let server = Program::new(PROGRAM, &listeners).start();
+    let server = Program::new(SIMULATOR, &listeners).start();
     let [_grpc, http] = server.wait_for_urls(TIMEOUT);
     let port = authority(&http).rsplit(':').next().expect("a port").to_owned();
     for path in ["/", "/v1/clusters", "/session", "/metrics"] {

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use e2e::{Program, RunningProcess, Signal, TempDir, authority};
 
 use crate::serve::only_cluster;
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{PROGRAM, SIMULATOR, TIMEOUT, fleetwright};
 
 /// A server at this address, or at a free port: the process and its gRPC address as a URL, its HTTP address.
 fn server(grpc: &str) -> (RunningProcess, String, String) {
-    let server = Program::new(PROGRAM, &["serve", "--listen-grpc", grpc, "--listen-http", "127.0.0.1:0"]).start();
+    let server = Program::new(SIMULATOR, &["serve", "--listen-grpc", grpc, "--listen-http", "127.0.0.1:0"]).start();
     let [grpc, dashboard] = server.wait_for_urls(TIMEOUT);
     (server, grpc, authority(&dashboard).to_owned())
 }
@@ -18,7 +18,7 @@ fn server(grpc: &str) -> (RunningProcess, String, String) {
 /// An agent of the cluster `shop`.
 fn agent(grpc: &str) -> RunningProcess {
     let arguments = ["simulated-agent", "--server", grpc, "--cluster-name", "shop", "--seed", "1", "--log", "warn"];
-    Program::new(PROGRAM, &arguments).start()
+    Program::new(SIMULATOR, &arguments).start()
 }
 
 /// Waits until `found` returns a value.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use e2e::{Collector, Program, ReceivedSpan};
 
-use crate::{PROGRAM, TIMEOUT};
+use crate::{SIMULATOR, TIMEOUT};
 
 /// Spans of the server, and the agent's spans that are part of them.
 const AGENT_STEPS: [(&str, &str); 7] = [
@@ -25,7 +25,7 @@ const SEEDS: [&str; 3] = ["2", "3", "4"];
 fn spans_of_a_demo(seed: &str) -> Vec<ReceivedSpan> {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (collector, address) = runtime.block_on(Collector::start()).expect("a port");
-    let demo = Program::new(PROGRAM, &["demo", "--for", "60s", "--seed", seed, "--clusters", "1"]);
+    let demo = Program::new(SIMULATOR, &["demo", "--for", "60s", "--seed", seed, "--clusters", "1"]);
     let ended = demo.env("OTEL_EXPORTER_OTLP_ENDPOINT", &address).run(TIMEOUT);
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
     collector.spans()

@@ -9,7 +9,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::json;
 
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{PROGRAM, SIMULATOR, TIMEOUT, fleetwright};
 
 /// SHA-256 of the tokens `looker` and `operator`, as `printf %s looker | sha256sum` prints them.
 const VIEWER_DIGEST: &str = "d133efd9800e396abbeb9de0cc7a6f873d58159121a0fc587f8a2ec1208ad50a";
@@ -57,7 +57,7 @@ impl SecuredServer {
         let _path = folder.write_file("stranger", "stranger\n");
         let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
         let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--auth-file", &trust];
-        let server = Program::new(PROGRAM, &[&arguments[..], &files[..]].concat()).start();
+        let server = Program::new(SIMULATOR, &[&arguments[..], &files[..]].concat()).start();
         let [grpc, _dashboard] = server.wait_for_urls(TIMEOUT);
         // The certificate has this name.
         let address = grpc.replacen("127.0.0.1", "localhost", 1);
@@ -126,7 +126,7 @@ fn agent(guarded: &SecuredServer, cluster: &str, token: Option<&str>) -> Running
     if let Some(token) = &token {
         arguments.extend(["--token-file", token]);
     }
-    Program::new(PROGRAM, &arguments).start()
+    Program::new(SIMULATOR, &arguments).start()
 }
 
 #[test]
@@ -166,12 +166,11 @@ fn a_wrong_trust_file_is_the_first_and_only_error() {
         format!("[[clients]]\nname = 'looker'\nscope = 'write'\ntoken-sha256 = '{VIEWER_DIGEST}'\n"),
     );
     let listeners = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
-    for provider in ["simulated", "ec2"] {
-        let serve = ["serve", "--cloud-provider", provider, "--auth-file", &trust];
-        let ended = fleetwright(&[&serve[..], &listeners[..]].concat());
+    for program in [SIMULATOR, PROGRAM] {
+        let ended = Program::new(program, &[&["serve", "--auth-file", &trust], &listeners[..]].concat()).run(TIMEOUT);
         assert_eq!(ended.status, 3, "{}", ended.stderr);
         let lines: Vec<&str> = ended.stderr.lines().collect();
-        let [error] = lines[..] else { panic!("{provider}: {}", ended.stderr) };
+        let [error] = lines[..] else { panic!("{program}: {}", ended.stderr) };
         assert!(error.starts_with(&format!("error: trust file {trust}: line ")), "{error}");
         assert!(error.contains("unknown variant `write`"), "{error}");
     }

@@ -28,7 +28,7 @@ enum How {
 }
 
 /// The first entry whose words a command begins with.
-const COMMANDS: [(&str, How); 35] = [
+const COMMANDS: [(&str, How); 36] = [
     // tests/tests/ec2/demo.rs.
     ("cargo demo-ec2", How::Elsewhere),
     // Both are run on a bare machine; CI runs the second.
@@ -36,12 +36,12 @@ const COMMANDS: [(&str, How); 35] = [
     ("cargo test", How::Elsewhere),
     // tests/tests/it: attack.rs, crashes.rs, holds.rs, load.rs.
     ("cargo run --release -p e2e --bin attack", How::Elsewhere),
-    ("fleetwright simulate crashes", How::Elsewhere),
-    ("fleetwright simulate holds", How::Elsewhere),
-    ("fleetwright simulate interruptions", How::Elsewhere),
-    ("fleetwright simulate load", How::Elsewhere),
-    ("fleetwright simulate faults", How::Short("fleetwright simulate faults --seeds 1..20")),
-    ("fleetwright simulate disruption", How::Short("fleetwright simulate disruption --load drift --hours 48")),
+    ("fleetwright-sim simulate crashes", How::Elsewhere),
+    ("fleetwright-sim simulate holds", How::Elsewhere),
+    ("fleetwright-sim simulate interruptions", How::Elsewhere),
+    ("fleetwright-sim simulate load", How::Elsewhere),
+    ("fleetwright-sim simulate faults", How::Short("fleetwright-sim simulate faults --seeds 1..20")),
+    ("fleetwright-sim simulate disruption", How::Short("fleetwright-sim simulate disruption --load drift --hours 48")),
     // One pod of the example has no place.
     ("fleetwright plan --region", How::Ends(1)),
     ("fleetwright plan -f deploy/examples/ --compare karpenter", How::Ends(0)),
@@ -54,12 +54,13 @@ const COMMANDS: [(&str, How); 35] = [
     ("fleetwright capture | fleetwright plan --repack -f -", How::Elsewhere),
     ("fleetwright capture | fleetwright plan -f -", How::Ends(0)),
     // Both need an AWS account; tests/tests/ec2 and `simulate crashes --cloud ec2` have simulated ones.
-    ("cargo build --release -p fleetwright --features ec2", How::Elsewhere),
-    ("fleetwright serve --cloud-provider ec2", How::Elsewhere),
+    ("fleetwright serve --cloud-region", How::Elsewhere),
+    ("fleetwright serve --cloud-accounts-file", How::Elsewhere),
     ("fleetwright accounts check deploy/accounts.toml", How::Ends(0)),
     ("fleetwright serve --print-config", How::Ends(0)),
     ("fleetwright serve --config deploy/fleetwright.toml --print-config", How::Ends(0)),
     ("fleetwright serve", How::Runs(&["serving"])),
+    ("fleetwright-sim serve", How::Runs(&["serving"])),
     ("fleetwright-agent --config deploy/agent.toml --print-config", How::Ends(0)),
     ("fleetwright-agent --config deploy/agent.toml", How::Runs(&["connected to the server"])),
     // Needs an AWS account; server/clouds/cloud-ec2/tests/it/interruption.rs has a simulated one.
@@ -131,6 +132,7 @@ impl Machine {
         fs::create_dir(at("home"))?;
         // Copies, because the build folder may be one of root's.
         fs::copy(&test_bed.programs.server, at("bin/fleetwright"))?;
+        fs::copy(&test_bed.programs.simulator, at("bin/fleetwright-sim"))?;
         fs::copy(&test_bed.programs.agent, at("bin/fleetwright-agent"))?;
         fs::copy(kubeconfig, at("kubeconfig"))?;
         let copied = Command::new("cp").args(["-r"]).arg(root.join("deploy")).arg(at("deploy")).status()?;
@@ -150,7 +152,7 @@ impl Machine {
             How::Ends(status) => self.run_to_end(command, *status)?,
             How::Short(short) => self.run_to_end(short, 0)?,
             How::Runs(words) => {
-                let is_server = command.starts_with("fleetwright serve");
+                let is_server = !command.starts_with("fleetwright-agent");
                 // The next server has the same ports.
                 *(if is_server { &mut self.server } else { &mut self.agent }) = None;
                 let process = self.program(&format!("exec {command}")).start();

@@ -50,7 +50,11 @@ const fn on_its_own(name: &'static str, run: fn(Arc<TestBed>) -> ScenarioFuture)
 fn main() -> ExitCode {
     // A measurement may use an optimized program.
     let agent = std::env::var_os(AGENT).unwrap_or_else(|| env!("CARGO_BIN_EXE_fleetwright-e2e-agent").into());
-    let programs = Programs { server: env!("CARGO_BIN_EXE_fleetwright-e2e").into(), agent: agent.into() };
+    let programs = Programs {
+        server: env!("CARGO_BIN_EXE_fleetwright-e2e").into(),
+        simulator: env!("CARGO_BIN_EXE_fleetwright-e2e-sim").into(),
+        agent: agent.into(),
+    };
     suite::run(
         &programs,
         &[

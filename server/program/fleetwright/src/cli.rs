@@ -9,11 +9,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 use server::cli::exit::{Failure, Status};
 use server::cli::why::kubectl::Plugin;
 use server::cli::{
-    accounts_file, audit, catalogue, clusters, convert, crds, ec2, explain, fleet, forget, freeze, freezes, history,
-    hold, output, plan, quarantine, quote, removals, replay, serve, thaw, top, trust_file, validate, why,
+    accounts_file, audit, catalogue, clusters, completion, convert, crds, ec2, explain, fleet, forget, freeze, freezes,
+    history, hold, output, plan, quarantine, quote, removals, replay, serve, thaw, top, trust_file, validate, why,
 };
 
-use crate::{capture, completion, demo, man, simulate, simulated_agent, simulated_cloud};
+use crate::{capture, man};
 
 /// Central autoscaler for the nodes of many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -39,9 +39,9 @@ enum Command {
     Crds(crds::CrdsFlags),
     #[command(subcommand, visible_alias = "catalog")]
     Catalogue(catalogue::CatalogueCommand),
-    Demo(demo::DemoFlags),
     #[command(subcommand)]
     Ec2(ec2::Ec2Command),
+    /// Run the server
     Serve(serve::ServeFlags),
     Quote(quote::QuoteFlags),
     Hold(hold::HoldFlags),
@@ -50,8 +50,6 @@ enum Command {
     #[command(subcommand)]
     Fleet(fleet::FleetCommand),
     Top(top::TopFlags),
-    #[command(subcommand)]
-    Simulate(simulate::SimulateCommand),
     Freeze(freeze::FreezeFlags),
     Forget(forget::ForgetFlags),
     Thaw(thaw::ThawFlags),
@@ -74,20 +72,15 @@ enum Command {
     Man(man::ManFlags),
     /// Print the version
     Version,
-    #[command(hide = true)]
-    SimulatedAgent(simulated_agent::SimulatedAgentFlags),
-    #[command(hide = true)]
-    SimulatedCloud(simulated_cloud::SimulatedCloudFlags),
 }
 
 /// The commands by what they are for, as the help lists them.
-const GROUPS: [(&str, &[&str]); 7] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Plan from manifests", &["plan", "validate", "explain", "convert", "capture", "catalogue", "crds"]),
     ("Look at the fleet", &["fleet", "top", "why", "history", "replay", "freezes", "audit"]),
     ("Operate the fleet", &["freeze", "thaw", "removals", "quarantine", "clusters", "forget"]),
     ("Get capacity for pods to come", &["quote", "hold", "commit", "release"]),
     ("Run a server", &["serve", "trust", "accounts", "ec2"]),
-    ("Try it out", &["demo", "simulate"]),
     ("This program", &["completion", "man", "version"]),
 ];
 
@@ -166,7 +159,6 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Validate(flags) => validate::run(&flags),
         Command::Crds(flags) => crds::run(&flags),
         Command::Catalogue(command) => catalogue::run(&command),
-        Command::Demo(flags) => demo::run(flags),
         Command::Ec2(command) => ec2::run(command),
         Command::Serve(flags) => serve::run(flags),
         Command::Quote(flags) => quote::run(&flags),
@@ -175,7 +167,6 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Release(flags) => hold::release(&flags),
         Command::Fleet(command) => fleet::run(command),
         Command::Top(flags) => top::run(&flags),
-        Command::Simulate(command) => simulate::run(command),
         Command::Freeze(flags) => freeze::run(flags),
         Command::Forget(flags) => forget::run(flags),
         Command::Thaw(flags) => thaw::run(flags),
@@ -192,8 +183,6 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Completion(flags) => completion::run(&flags, &Cli::command()),
         Command::Man(flags) => man::run(&flags, Cli::command()),
         Command::Version => version(),
-        Command::SimulatedAgent(flags) => simulated_agent::run(flags),
-        Command::SimulatedCloud(flags) => simulated_cloud::run(flags),
     }
 }
 

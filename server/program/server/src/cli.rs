@@ -8,6 +8,7 @@ pub mod catalogue;
 mod cluster_names;
 pub mod clusters;
 mod comments;
+pub mod completion;
 pub mod convert;
 pub mod crds;
 mod decision_reference;

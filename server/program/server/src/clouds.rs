@@ -1,27 +1,22 @@
-//! Selects the cloud provider by `cloud.provider`.
+//! A server on EC2, and the checks of its settings. A program with another cloud gives it to [`serve::start`].
 //!
 //! EC2 is compiled in with the cargo feature `ec2`. Only this module depends on the feature;
-//! without it the key is known, and the error names the build with EC2.
+//! without it, the error names the build with EC2.
 
 pub mod discovery;
 pub(crate) mod measured;
 pub mod queue_setup;
-pub mod remote;
 pub mod simulated_account;
-pub mod wire;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use cloud::catalogue::{RegionOptions, Snapshot};
-use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
+use cloud::catalogue::Snapshot;
 use manifests::Source;
-use model::node_class::NodeClassSettings;
 
 #[cfg(feature = "ec2")]
 use tracing::info;
-use tracing::warn;
 
 #[cfg(feature = "ec2")]
 use crate::api_budget::StoreBudget;
@@ -32,66 +27,34 @@ use crate::config::{AccountEntry, AccountRoles, RefreshConfig};
 use crate::config::{CloudConfig, Config, Provider};
 #[cfg(feature = "ec2")]
 use crate::interruptions::receiver::Receiver;
-use crate::serve::{self, Server};
+use crate::serve::Server;
 #[cfg(feature = "ec2")]
-use crate::serve::{CloudRegion, RegionComponents, ServerComponents};
+use crate::serve::{self, CloudRegion, RegionComponents, ServerComponents};
 use crate::suggest::nearest;
 #[cfg(feature = "ec2")]
-use store::Store;
-use store::clock;
+use store::{Store, clock};
 
-/// Starts a server with the cloud of `config`.
+/// Starts a server on EC2 with the settings of `config`.
 ///
 /// # Errors
-/// When the catalogue is unreadable, a setting of the cloud is missing, the cloud is not in this
-/// build, or a resource cannot be opened.
+/// When the catalogue is unreadable, a setting of the cloud is missing, EC2 is not in this build, or a resource cannot be
+/// opened.
 pub async fn start(config: Config) -> anyhow::Result<Server> {
-    let catalogue = config.cloud.catalogue.as_deref().map(read_catalogue).transpose()?;
-    let is_simulated = config.cloud.provider == Provider::Simulated;
-    let server = match config.cloud.provider {
-        Provider::Simulated if config.cloud.address.is_some() => {
-            let cloud = remote::RemoteCloud::new(config.cloud.address.as_deref().unwrap_or_default())?;
-            serve::start(config, catalogue, cloud, serve::new_planner).await
-        }
-        Provider::Simulated => {
-            let cloud = simulated(fault_profile(&config.cloud), &config.cloud.region, catalogue.as_ref())?;
-            serve::start(config, catalogue, cloud, serve::new_planner).await
-        }
-        Provider::Ec2 => start_on_ec2(config, catalogue).await,
-    }?;
-    // A server that does not start says why, and nothing else.
-    if is_simulated {
-        warn!(
-            provider = "simulated",
-            "no instance is bought, and no Node joins a real cluster; cloud.provider = ec2 launches instances"
-        );
-    }
-    Ok(server)
+    let catalogue = catalogue(&config.cloud)?;
+    start_on_ec2(config, catalogue).await
+}
+
+/// The catalogue of `config`; `None` for the built-in one.
+///
+/// # Errors
+/// When it is unreadable.
+pub fn catalogue(config: &CloudConfig) -> anyhow::Result<Option<Source>> {
+    config.catalogue.as_deref().map(read_catalogue).transpose()
 }
 
 fn read_catalogue(path: &Path) -> anyhow::Result<Source> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read the catalogue {}", path.display()))?;
     Ok(Source { name: path.display().to_string(), bytes })
-}
-
-fn fault_profile(config: &CloudConfig) -> FaultProfile {
-    let boot_ms = i64::try_from(config.boot.as_millis()).unwrap_or(i64::MAX);
-    FaultProfile {
-        seed: config.seed,
-        boot_ms: (boot_ms, boot_ms),
-        no_capacity: config.no_capacity,
-        ..FaultProfile::default()
-    }
-}
-
-/// A simulated cloud with the offerings of the catalogue in `region`.
-///
-/// # Errors
-/// When the catalogue is unreadable.
-pub fn simulated(faults: FaultProfile, region: &str, catalogue: Option<&Source>) -> anyhow::Result<ClockedCloud> {
-    let snapshot = read_snapshot(catalogue)?;
-    let built = cloud::catalogue::build(&snapshot, &RegionOptions::new(region), &NodeClassSettings::default());
-    Ok(ClockedCloud::new(SimulatedCloud::new(faults, Some(Arc::new(built.catalogue))), clock::now))
 }
 
 /// Checks that the cloud of `config` is in this build and has its settings.
@@ -100,10 +63,13 @@ pub fn simulated(faults: FaultProfile, region: &str, catalogue: Option<&Source>)
 /// The missing setting or build feature, or a region that the catalogue lacks.
 pub fn check(config: &CloudConfig) -> anyhow::Result<()> {
     match config.provider {
-        Provider::Simulated if config.interruption_queue.is_some() => Err(anyhow!(
-            "interruption.queue is set, and only EC2 has a queue: remove it, or set cloud.provider to \"ec2\""
-        )),
-        Provider::Simulated => {
+        Provider::Simulated { .. } if config.interruption_queue.is_some() => {
+            Err(anyhow!("interruption.queue is set, and only EC2 has a queue: remove it"))
+        }
+        Provider::Simulated { .. } if config.accounts.is_some() => {
+            Err(anyhow!("cloud.accounts-file is set, and only EC2 has accounts: remove it"))
+        }
+        Provider::Simulated { .. } => {
             let of = |region: &str| format!("cloud.region is {region:?}");
             check_regions(config.catalogue.as_deref(), std::iter::once(config.region.as_str()), of)
         }
@@ -113,7 +79,7 @@ pub fn check(config: &CloudConfig) -> anyhow::Result<()> {
                 |region: &str| format!("in {}, the region of an [[account]] is {region:?}", accounts.path().display());
             check_regions(config.catalogue.as_deref(), regions, of)
         }),
-        Provider::Ec2 => Err(not_built("cloud.provider = \"ec2\"", "set cloud.provider to \"simulated\"")),
+        Provider::Ec2 => Err(not_built("serve")),
     }
 }
 
@@ -142,12 +108,9 @@ fn read_snapshot(catalogue: Option<&Source>) -> anyhow::Result<Snapshot> {
     }
 }
 
-/// The error that names the build with EC2. `asked` is what asks for EC2, and `otherwise` what to do without it.
-fn not_built(asked: &str, otherwise: &str) -> anyhow::Error {
-    anyhow!(
-        "{asked}: this program was built without EC2; build it with \
-         `cargo build --release -p fleetwright --features ec2`, or {otherwise}"
-    )
+/// The error of `asked`, which needs EC2, in a program without it.
+fn not_built(asked: &str) -> anyhow::Error {
+    anyhow!("{asked}: this program was built without EC2; build it with the cargo feature `ec2`")
 }
 
 #[cfg(feature = "ec2")]
@@ -236,7 +199,7 @@ fn process_name(owner: &str) -> String {
 
 #[cfg(not(feature = "ec2"))]
 async fn start_on_ec2(_: Config, _: Option<Source>) -> anyhow::Result<Server> {
-    Err(not_built("cloud.provider = \"ec2\"", "set cloud.provider to \"simulated\""))
+    Err(not_built("serve"))
 }
 
 #[cfg(test)]

@@ -81,24 +81,24 @@ pub struct StoreConfig {
     pub(crate) keep_costs: Duration,
 }
 
-/// `cloud.provider`.
+/// What launches instances. The program says it, and no setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
-    /// Simulated cloud.
-    Simulated,
     /// Amazon EC2.
     Ec2,
+    /// A simulated cloud.
+    Simulated {
+        /// Whether other replicas launch in it too.
+        shared: bool,
+    },
 }
 
 /// Cloud provider and its settings.
 #[derive(Debug, Clone)]
 pub struct CloudConfig {
+    /// EC2, unless the program has another.
     pub provider: Provider,
     pub endpoint: Option<String>,
-    pub address: Option<String>,
-    pub seed: u64,
-    pub boot: Duration,
-    pub no_capacity: bool,
     pub account: String,
     pub region: String,
     pub accounts: Option<Accounts>,
@@ -151,6 +151,14 @@ pub struct LeaseConfig {
     pub duration: Duration,
 }
 
+impl CloudConfig {
+    /// Whether the cloud is simulated, so that no instance is bought.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.provider, Provider::Simulated { .. })
+    }
+}
+
 impl Config {
     /// Parses the values of all keys.
     ///
@@ -165,15 +173,8 @@ impl Config {
             shared: shared::digests(layers, accounts.as_ref()),
             store: store(layers)?,
             cloud: CloudConfig {
-                provider: match layers.choice("cloud.provider")? {
-                    "ec2" => Provider::Ec2,
-                    _ => Provider::Simulated,
-                },
+                provider: Provider::Ec2,
                 endpoint: layers.optional("cloud.endpoint"),
-                address: layers.optional("cloud.address"),
-                seed: layers.number("cloud.seed")?,
-                boot: layers.duration("cloud.boot")?,
-                no_capacity: layers.boolean("cloud.no-capacity")?,
                 account: layers.text("cloud.account"),
                 region: layers.text("cloud.region"),
                 accounts,

@@ -47,7 +47,7 @@ use crate::capacity::estimates::Estimates;
 use crate::capacity::learning;
 use crate::capacity::threads::CapacityThreads;
 use crate::conditions::Conditions;
-use crate::config::{ClusterRules, Config, ControlConfig, LeaseConfig, Provider, StoreConfig};
+use crate::config::{ClusterRules, Config, ControlConfig, LeaseConfig, StoreConfig};
 use crate::control_loop::ViewPublisher;
 use crate::fleet::change_feed::{self, KnownFreezes, Topic};
 use crate::fleet::directory::Directory;
@@ -221,7 +221,8 @@ pub(crate) async fn components<C>(
     let (store, own) = stores::open_store(&config).await?;
     let (regions, rules) = regions::configured(&config.cloud, &config.lease);
     let clouds = connect(&store, &regions).await;
-    let reread_window = (config.cloud.provider == Provider::Ec2).then(|| config.cloud.refresh.shortest()).flatten();
+    let is_simulated = config.cloud.is_simulated();
+    let reread_window = (!is_simulated).then(|| config.cloud.refresh.shortest()).flatten();
     let regions = regions.into_iter().zip(clouds).map(|(CloudRegion { scope, entry }, cloud)| RegionComponents {
         scope,
         cloud: Arc::new(cloud),
@@ -262,16 +263,13 @@ pub(crate) async fn components<C>(
             gc_after: gc_after(&config.control),
             hold_after_external_scale_up: clock::millis(config.control.hold_after_external_scale_up),
             schedulers: config.control.schedulers,
-            class_facts: match config.cloud.provider {
-                Provider::Simulated => ClassFacts::Simulated,
-                Provider::Ec2 => ClassFacts::Resolved,
-            },
+            class_facts: if is_simulated { ClassFacts::Simulated } else { ClassFacts::Resolved },
             ..settings()
         },
         lease: config.lease,
         session_memory: config.session_memory,
-        simulated: config.cloud.provider == Provider::Simulated,
-        reads_interruptions: config.cloud.provider == Provider::Ec2,
+        simulated: is_simulated,
+        reads_interruptions: !is_simulated,
         catalogue,
         shared: config.shared,
         conditions: Arc::default(),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use tracing::{info, warn};
 
-use crate::config::{Config, Provider};
+use crate::config::Config;
 use store::Store;
 use store::memory::MemoryStore;
 use store_postgres::postgres::{PostgresStore, Settings};
@@ -58,7 +58,7 @@ async fn connect_postgres(config: &Config, url: &str) -> anyhow::Result<Arc<dyn 
 
 fn open_without_postgres(config: &Config) -> anyhow::Result<(Arc<dyn Store>, Option<LocalPostgres>)> {
     const MISSING: &str = "no database is configured (DATABASE_URL), and no PostgreSQL is installed to run locally";
-    if config.cloud.provider == Provider::Simulated {
+    if config.cloud.is_simulated() {
         warn!("{MISSING}: leases, intents and decisions are lost with this process");
         return Ok((Arc::new(MemoryStore::new()), None));
     }

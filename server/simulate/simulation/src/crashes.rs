@@ -1,4 +1,4 @@
-//! `fleetwright simulate crashes`: real server processes on a real PostgreSQL, killed repeatedly
+//! `fleetwright-sim simulate crashes`: real server processes on a real PostgreSQL, killed repeatedly
 //! while they launch instances.
 //!
 //! The cloud is a separate process with slow calls, so its ledger outlives every server. Clusters
@@ -40,7 +40,7 @@ pub use plan::Plan;
 use processes::ARRIVAL_MS;
 
 use crate::ledgers;
-use server::clouds::remote::{self, Client};
+use crate::simulated_cloud::remote::{self, Client};
 
 /// Limit until launches resume after a kill; beyond it, decisions did not resume.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(90);

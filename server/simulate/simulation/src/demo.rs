@@ -1,4 +1,4 @@
-//! `fleetwright demo`: the whole system on one machine.
+//! `fleetwright-sim demo`: the whole system on one machine.
 //!
 //! The server runs in this process with an in-memory store and a simulated cloud, which it calls as
 //! EC2 over HTTP if asked to. Every cluster is a separate process, [`simulated_agent`]: a simulated

@@ -1,4 +1,4 @@
-//! `fleetwright simulate holds`: many holds of capacity on two real servers with one PostgreSQL, both killed repeatedly.
+//! `fleetwright-sim simulate holds`: many holds of capacity on two real servers with one PostgreSQL, both killed repeatedly.
 //!
 //! The cloud is a separate process with slow calls and shortages; clusters and agents run in this process, half of them with
 //! each server. Clients create holds through either server, some with the quoted price as limit and some for offerings
@@ -28,12 +28,12 @@ use tokio::task::JoinSet;
 use tracing::info;
 
 use crate::processes::{CloudProcess, ServerProcess, without_bounds};
+use crate::simulated_cloud::remote;
 use check::Watcher;
 use client::{Clients, Outcome};
 use clusters::Clusters;
 pub use plan::Plan;
 pub use report::Report;
-use server::clouds::remote;
 
 /// Clients that hold capacity at one time.
 const CLIENTS: usize = 24;
@@ -150,7 +150,6 @@ fn cloud_faults() -> v1::SetFaultProfileRequest {
 fn server_flags(plan: &Plan, cloud: &CloudProcess, name: &str) -> Vec<String> {
     let owner = format!("holds-{name}");
     let flags = [
-        ["--cloud-provider", "simulated"],
         ["--cloud-address", &cloud.address],
         ["--lease-owner", &owner],
         ["--lease-duration", "15s"],

@@ -1,4 +1,4 @@
-//! `fleetwright simulate interruptions`: spot interruption notices for many clusters in a short time, through
+//! `fleetwright-sim simulate interruptions`: spot interruption notices for many clusters in a short time, through
 //! EventBridge and SQS, while the server is killed.
 //!
 //! PostgreSQL, the simulated EC2 and the server are processes; clusters and agents run in this process. Every cluster
@@ -28,8 +28,9 @@ pub use self::plan::Plan;
 use crate::demo::REGION;
 use crate::ledgers;
 use crate::load::metrics::{Metrics, POLL_INTERVAL};
-use crate::processes::{CloudProcess, ServerProcess, database, run_program, without_bounds};
-use server::clouds::remote::{self, Client};
+use crate::processes::{CloudProcess, ServerProcess, database, without_bounds};
+use crate::simulated_cloud::remote::{self, Client};
+use server::clouds::simulated_account::{self, SimulatedAccount};
 use store::clock;
 
 const QUEUE: &str = "interruptions";
@@ -91,8 +92,8 @@ pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
     let (url, _own) = database(plan.database_url.as_ref())?;
     let cloud = start_cloud(plan).await?;
     let endpoint = cloud.ec2.clone().ok_or_else(|| anyhow!("the simulated cloud has no EC2 account"))?;
-    let setup = ["ec2", "setup", "--apply", "--region", REGION, "--queue", QUEUE, "--endpoint", &endpoint];
-    run_program(&setup).await?;
+    let account = SimulatedAccount { region: REGION.to_owned(), endpoint: endpoint.clone(), queue: QUEUE.to_owned() };
+    simulated_account::set_up(&account).await?;
     let mut client = remote::client(&cloud.address)?;
     let mut clusters = Clusters::launch(plan, &mut client).await?;
     let mut server = ServerProcess::start(&url, server_flags(plan, &endpoint))?;
@@ -123,7 +124,7 @@ async fn start_cloud(plan: &Plan) -> anyhow::Result<CloudProcess> {
 fn server_flags(plan: &Plan, endpoint: &str) -> Vec<String> {
     let percent = plan.api_limit_percent.to_string();
     let flags = [
-        ["--cloud-provider", "ec2"],
+        ["--cloud", "ec2"],
         ["--cloud-api-limit-percent", &percent],
         ["--cloud-endpoint", endpoint],
         ["--interruption-queue", QUEUE],

@@ -1,5 +1,4 @@
-//! Simulated clusters, clouds and faults around the real programs. Only the program's `demo` and
-//! `simulate` commands and tests depend on this crate.
+//! Simulated clusters, clouds and faults around the real programs. Only `fleetwright-sim` and tests depend on this crate.
 //!
 //! Reading order: [`kube`] (a simulated cluster), [`deterministic`] (the whole system under faults
 //! on a virtual clock, by seed), [`simulated_cloud`] (the simulated cloud as a process), [`demo`]

@@ -1,4 +1,4 @@
-//! `fleetwright simulate load`: many simulated clusters with real agents, and their cost for a
+//! `fleetwright-sim simulate load`: many simulated clusters with real agents, and their cost for a
 //! server.
 //!
 //! Every cluster starts with nodes full of running pods. Once a minute a burst of pods arrives that

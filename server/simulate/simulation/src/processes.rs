@@ -35,7 +35,7 @@ fn program() -> anyhow::Result<Command> {
 }
 
 impl CloudProcess {
-    /// Starts a simulated cloud with these flags of `fleetwright simulated-cloud`.
+    /// Starts a simulated cloud with these flags of `fleetwright-sim simulated-cloud`.
     ///
     /// # Errors
     /// When it does not start.
@@ -71,7 +71,7 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts a server on `database_url` with these flags of `fleetwright serve`. Restarts keep its
+    /// Starts a server on `database_url` with these flags of `fleetwright-sim serve`. Restarts keep its
     /// ports.
     ///
     /// # Errors
@@ -139,17 +139,6 @@ pub(crate) fn database(url: Option<&String>) -> anyhow::Result<(String, Option<L
     let own = LocalPostgres::temporary().context("cannot start PostgreSQL; pass a running one with --database-url")?;
     let own = own.ok_or_else(|| anyhow!(NO_POSTGRES))?;
     Ok((own.url(), Some(own)))
-}
-
-/// Runs this program with `arguments` until it ends, on a simulated EC2.
-///
-/// # Errors
-/// When it fails.
-pub(crate) async fn run_program(arguments: &[&str]) -> anyhow::Result<()> {
-    let mut command = program()?;
-    with_simulated_credentials(command.args(arguments)).stdin(Stdio::null()).stdout(Stdio::null());
-    let status = command.status().await.context("cannot start this program")?;
-    if status.success() { Ok(()) } else { Err(anyhow!("`fleetwright {}` failed: {status}", arguments.join(" "))) }
 }
 
 /// For a simulated EC2, which verifies no signature; no other credentials are looked for.

@@ -1,20 +1,26 @@
-//! `fleetwright simulated-cloud`: the simulated cloud as a separate process, so that its ledger
+//! `fleetwright-sim simulated-cloud`: the simulated cloud as a separate process, so that its ledger
 //! outlives every server.
 //!
 //! Each call has a request delay and a response delay ([`Latency`]). Once received it is executed
 //! even if the caller disconnects, as in a real network.
 //!
-//! Reading order: [`serve`], [`service`] (the calls), [`call_log`] (their records).
+//! Reading order: [`in_process`], [`serve`], [`service`] (the calls), [`call_log`] (their records), [`remote`] (its client).
 
 mod call_log;
+pub mod remote;
 mod service;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use cloud::simulated::ClockedCloud;
+use anyhow::{Context, anyhow};
+use cloud::catalogue::{RegionOptions, Snapshot};
+use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use fleetwright_rpc::simulation::v1::simulated_cloud_service_server::SimulatedCloudServiceServer;
+use manifests::Source;
+use model::node_class::NodeClassSettings;
+use store::clock;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -25,6 +31,21 @@ pub use service::Latency;
 use service::Service;
 
 const TICK: Duration = Duration::from_millis(50);
+
+/// A simulated cloud with the offerings of the catalogue, or else of the built-in one, in `region`.
+///
+/// # Errors
+/// When the catalogue is unreadable.
+pub fn in_process(faults: FaultProfile, region: &str, catalogue: Option<&Source>) -> anyhow::Result<ClockedCloud> {
+    let given =
+        catalogue.map(|source| Snapshot::parse(&source.bytes).map_err(|error| anyhow!("{}: {error}", source.name)));
+    let snapshot = match given.transpose()? {
+        Some(snapshot) => snapshot,
+        None => Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?.clone(),
+    };
+    let built = cloud::catalogue::build(&snapshot, &RegionOptions::new(region), &NodeClassSettings::default());
+    Ok(ClockedCloud::new(SimulatedCloud::new(faults, Some(Arc::new(built.catalogue))), clock::now))
+}
 
 /// Serves `cloud` on `listener` until `stop`, and records the launches of `others` with its own. Another interface may serve the same cloud.
 ///

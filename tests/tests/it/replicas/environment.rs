@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
 use crate::serve::json;
-use crate::{PROGRAM, TIMEOUT};
+use crate::{SIMULATOR, TIMEOUT};
 
 /// Interval at which conditions are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -30,8 +30,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    fn start(settings: &str, database: &str) -> Self {
-        let program = Program::new(PROGRAM, &["serve", "--config", settings]);
+    fn start(settings: &str, cloud: &str, database: &str) -> Self {
+        let program = Program::new(SIMULATOR, &["serve", "--config", settings, "--cloud-address", cloud]);
         let process = program.env("FLEETWRIGHT_STORE_DATABASE_URL", database).start();
         let [grpc, dashboard] = process.wait_for_urls(TIMEOUT);
         let grpc = authority(&grpc).parse().expect("an address");
@@ -93,6 +93,7 @@ pub(super) struct Environment {
     _cloud: RunningProcess,
     postgres: Postgres,
     settings: String,
+    cloud_address: String,
     _folder: TempDir,
 }
 
@@ -102,26 +103,37 @@ impl Environment {
     pub(super) fn start(test: &str, lease: Duration, cloud: &[&str]) -> Option<Self> {
         let postgres = Postgres::start(test)?;
         let flags = ["simulated-cloud", "--until-input-ends", "--boot", "200ms", "--seed", "1"];
-        let cloud = Program::new(PROGRAM, &[&flags[..], cloud].concat()).start_with_stdout();
+        let cloud = Program::new(SIMULATOR, &[&flags[..], cloud].concat()).start_with_stdout();
         let address = cloud.next_stdout_line(TIMEOUT);
         let folder = TempDir::new();
-        let settings = folder.write_file("fleetwright.toml", settings(&address, lease));
+        let settings = folder.write_file("fleetwright.toml", settings(lease));
         let url = postgres.url();
-        let first = Server::start(&settings, &url);
-        let second = Server::start(&settings, &url);
+        let first = Server::start(&settings, &address, &url);
+        let second = Server::start(&settings, &address, &url);
         let runtime = Runtime::new().expect("a runtime");
         let channel = {
             let _inside = runtime.enter();
-            Channel::from_shared(address).expect("the cloud logs its address").connect_lazy()
+            Channel::from_shared(address.clone()).expect("the cloud logs its address").connect_lazy()
         };
         let client = SimulatedCloudServiceClient::new(channel).max_decoding_message_size(MAX_LEDGER_BYTES);
         let proxy = TcpProxy::start(first.grpc);
-        Some(Self { first, second, proxy, runtime, client, _cloud: cloud, postgres, settings, _folder: folder })
+        Some(Self {
+            first,
+            second,
+            proxy,
+            runtime,
+            client,
+            _cloud: cloud,
+            postgres,
+            settings,
+            cloud_address: address,
+            _folder: folder,
+        })
     }
 
     /// Starts another server with the same configuration.
     pub(super) fn start_another(&self) -> Server {
-        Server::start(&self.settings, &self.postgres.url())
+        Server::start(&self.settings, &self.cloud_address, &self.postgres.url())
     }
 
     /// Waits until a condition holds.
@@ -135,7 +147,7 @@ impl Environment {
     pub(super) fn agent(&self, cluster: &str) -> RunningProcess {
         let server = &self.proxy.address;
         let flags = ["simulated-agent", "--server", server, "--cluster-name", cluster, "--seed", "1", "--repeat"];
-        Program::new(PROGRAM, &[&flags[..], &["--log", "warn"]].concat()).start()
+        Program::new(SIMULATOR, &[&flags[..], &["--log", "warn"]].concat()).start()
     }
 
     pub(super) fn set_faults(&self, faults: v1::SetFaultProfileRequest) {
@@ -232,14 +244,12 @@ pub(super) fn wait_until<T>(what: impl Fn() -> String, mut poll: impl FnMut() ->
 
 /// Configuration of both servers. The simulated agents scale to nothing every half minute, which the removal rate limit of ten
 /// minutes would stop.
-fn settings(cloud: &str, lease: Duration) -> String {
+fn settings(lease: Duration) -> String {
     format!(
         r#"
 [listen]
 grpc = "127.0.0.1:0"
 http = "127.0.0.1:0"
-[cloud]
-address = "{cloud}"
 [control]
 batch-idle = "100ms"
 batch-max = "500ms"

@@ -36,8 +36,8 @@ pub enum CatalogueCommand {
 
 /// Read instance types, zones and prices of a region from AWS, in the format of `plan --catalogue`
 ///
-/// Needs a program that was built with --features ec2, and credentials that allow ec2:DescribeInstanceTypes,
-/// ec2:DescribeInstanceTypeOfferings, ec2:DescribeAvailabilityZones, ec2:DescribeSpotPriceHistory and
+/// Needs credentials that allow ec2:DescribeInstanceTypes, ec2:DescribeInstanceTypeOfferings,
+/// ec2:DescribeAvailabilityZones, ec2:DescribeSpotPriceHistory and
 /// pricing:GetProducts. Without the last one, on-demand prices are those of the built-in catalogue.
 #[derive(Debug, Args)]
 pub struct RefreshFlags {
@@ -260,7 +260,7 @@ mod tests {
     fn without_ec2_the_build_that_reads_prices_is_named() {
         let flags = RefreshFlags { region: "eu-west-1".to_owned(), out: None, endpoint: None };
         let failure = refresh(&flags).expect_err("this build has no SDK");
-        let remedy = "cargo build --release -p fleetwright --features ec2";
+        let remedy = "build it with the cargo feature `ec2`";
         assert!(failure.messages[0].contains(remedy), "{:?}", failure.messages);
     }
 }

@@ -14,8 +14,8 @@ pub enum Ec2Command {
 
 /// Make the queue and the rules by which a server receives interruption notices, one set for an account and region
 ///
-/// Prints what is missing or differs, and changes it with --apply. Needs a program that was built with --features ec2,
-/// and credentials that allow sqs:CreateQueue, sqs:GetQueueUrl, sqs:GetQueueAttributes, sqs:SetQueueAttributes,
+/// Prints what is missing or differs, and changes it with --apply. Needs credentials that allow
+/// sqs:CreateQueue, sqs:GetQueueUrl, sqs:GetQueueAttributes, sqs:SetQueueAttributes,
 /// events:DescribeRule, events:ListTargetsByRule, events:PutRule and events:PutTargets; with --undo sqs:DeleteQueue,
 /// events:RemoveTargets and events:DeleteRule.
 #[derive(Debug, Args)]

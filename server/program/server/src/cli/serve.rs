@@ -9,7 +9,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 
 use super::exit::{Failure, Status};
 use super::output;
-use crate::config::{self, Config, ConfigErrors, FILE_VARIABLE, KEYS, Layers, TRIAL_FLAG};
+use crate::config::{self, Config, ConfigErrors, FILE_VARIABLE, KEYS, Layers, Provider};
+use crate::serve::Server;
 use crate::{clouds, serve, suggest, telemetry};
 
 /// Flags of `serve`: one per configuration key, and `--config` and `--print-config`.
@@ -26,15 +27,12 @@ impl Args for ServeFlags {
         let file =
             Arg::new("config").long("config").value_name("FILE").env(FILE_VARIABLE).help("Configuration file (TOML)");
         let print = Arg::new("print-config").long("print-config").action(ArgAction::SetTrue);
-        let trial = Arg::new(TRIAL_FLAG).long(TRIAL_FLAG).action(ArgAction::SetTrue);
         let flag = |key: &config::ConfigKey| {
             Arg::new(key.path).long(key.flag).value_name(key.kind.placeholder()).help(key.flag_help())
         };
         command
-            .about("Run the server")
             .arg(file)
             .arg(print.help("Print the effective configuration, with secrets hidden, and exit"))
-            .arg(trial.help("Try the server out: state in memory, simulated cloud, reachable from this host only"))
             .args(KEYS.iter().map(flag))
             .after_help(
                 "A flag overrides the environment variable of its setting, a variable overrides the configuration file. Values \
@@ -54,7 +52,7 @@ impl FromArgMatches for ServeFlags {
         Ok(Self {
             file: matches.get_one::<String>("config").map(PathBuf::from),
             print: matches.get_flag("print-config"),
-            trial: matches.get_flag(TRIAL_FLAG),
+            trial: false,
             values: KEYS.iter().filter_map(given).collect(),
         })
     }
@@ -62,6 +60,14 @@ impl FromArgMatches for ServeFlags {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
+    }
+}
+
+impl ServeFlags {
+    /// These flags for a trial: state in memory, and listeners that only this host can reach.
+    #[must_use]
+    pub fn for_trial(self) -> Self {
+        Self { trial: true, ..self }
     }
 }
 
@@ -78,13 +84,25 @@ pub fn similar_flags(unknown: &str) -> Vec<String> {
     nearest.into_iter().map(|flag| format!("--{flag}")).collect()
 }
 
-/// Runs the command.
+/// Runs a server on EC2.
 ///
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: ServeFlags) -> Result<Status, Failure> {
+    run_on(Provider::Ec2, flags, clouds::start)
+}
+
+/// Runs the server that `start` makes for the settings and `provider`.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run_on<S>(provider: Provider, flags: ServeFlags, start: impl FnOnce(Config) -> S) -> Result<Status, Failure>
+where
+    S: Future<Output = anyhow::Result<Server>>,
+{
     let layers = layers(&flags);
-    let config = Config::resolve(&layers)?;
+    let mut config = Config::resolve(&layers)?;
+    config.cloud.provider = provider;
     if flags.print {
         output::print_text(&config::print(&layers))?;
         return Ok(Status::Done);
@@ -98,7 +116,7 @@ pub fn run(flags: ServeFlags) -> Result<Status, Failure> {
         })
         .map_err(Failure::refused)?;
     let grace = config.shutdown_grace;
-    let ended = runtime.block_on(serve::until_stopped(clouds::start(config), grace));
+    let ended = runtime.block_on(serve::until_stopped(start(config), grace));
     ended.map_err(|error| Failure::internal(format!("{error:#}")))?;
     Ok(Status::Done)
 }
@@ -151,7 +169,8 @@ mod tests {
         for flag in similar_flags("port") {
             assert!(words.contains(&format!("{flag} <ADDRESS>")), "{flag}");
         }
-        for part in ["--cloud-boot <DURATION>", "[default: 3s]", "--cloud-provider <simulated|ec2>"] {
+        for part in ["--control-batch-idle <DURATION>", "[default: 1s]", "--control-preference-policy <Respect|Ignore>"]
+        {
             assert!(words.contains(part), "{part}");
         }
     }

@@ -57,7 +57,6 @@ fn day(at: model::Timestamp) -> String {
 #[cfg(not(feature = "ec2"))]
 pub async fn read(_: &str, _: Option<&str>) -> anyhow::Result<Refreshed> {
     Err(anyhow::anyhow!(
-        "this program was built without EC2, and reads no prices from AWS; build it with \
-         `cargo build --release -p fleetwright --features ec2`"
+        "this program was built without EC2, and reads no prices from AWS; build it with the cargo feature `ec2`"
     ))
 }

@@ -49,7 +49,6 @@ pub async fn run(request: &QueueRequest, mut show: impl FnMut(String)) -> anyhow
 #[cfg(not(feature = "ec2"))]
 pub async fn run(_: &QueueRequest, _: impl FnMut(String)) -> anyhow::Result<usize> {
     Err(anyhow::anyhow!(
-        "this program was built without EC2, and makes no queue; build it with \
-         `cargo build --release -p fleetwright --features ec2`"
+        "this program was built without EC2, and makes no queue; build it with the cargo feature `ec2`"
     ))
 }

@@ -18,32 +18,41 @@ pub struct SimulatedAccount {
 /// # Errors
 /// The build that has it.
 pub fn check(asked: &str) -> anyhow::Result<()> {
-    if cfg!(feature = "ec2") { Ok(()) } else { Err(super::not_built(asked, "leave it out")) }
+    if cfg!(feature = "ec2") { Ok(()) } else { Err(super::not_built(asked)) }
 }
 
-/// Sets up the queue with its rules, as `fleetwright ec2 setup` does, and starts a server with `components` on EC2 that
-/// receives its notices.
+/// The account as the server calls it.
+#[cfg(feature = "ec2")]
+fn cloud(account: &SimulatedAccount) -> cloud_ec2::Ec2Cloud {
+    use cloud_ec2::{Credentials, Ec2Cloud, Settings};
+    use store::clock;
+
+    let credentials = Credentials::new("simulated", "simulated", None, None, "simulated account");
+    let (region, endpoint) = (account.region.clone(), Some(account.endpoint.clone()));
+    Ec2Cloud::with_credentials(Settings { region, endpoint, ..Settings::default() }, credentials, clock::now)
+}
+
+/// Sets up the queue with its rules, as `fleetwright ec2 setup` does.
+///
+/// # Errors
+/// A call that failed, or the build feature that is missing.
+#[cfg(feature = "ec2")]
+pub async fn set_up(account: &SimulatedAccount) -> anyhow::Result<()> {
+    use anyhow::Context;
+
+    let queue = &account.queue;
+    cloud(account).queue_setup(queue).apply(|_| {}).await.with_context(|| format!("cannot set up the queue {queue}"))
+}
+
+/// Sets up the queue and starts a server with `components` on EC2 that receives its notices.
 ///
 /// # Errors
 /// A call of the setup that failed, a component that could not start, or the build feature that is missing.
 #[cfg(feature = "ec2")]
 pub async fn start(components: ServerComponents<()>, account: SimulatedAccount) -> anyhow::Result<Server> {
-    use std::sync::Arc;
-
-    use anyhow::Context;
-    use cloud_ec2::{Credentials, Ec2Cloud, Settings};
-    use store::clock;
-
-    let SimulatedAccount { region, endpoint, queue } = account;
-    let credentials = Credentials::new("simulated", "simulated", None, None, "simulated account");
-    let cloud = Ec2Cloud::with_credentials(
-        Settings { region, endpoint: Some(endpoint), ..Settings::default() },
-        credentials,
-        clock::now,
-    );
-    cloud.queue_setup(&queue).apply(|_| {}).await.with_context(|| format!("cannot set up the queue {queue}"))?;
-    let mut components = components.with_cloud(Arc::new(cloud));
-    components.regions.iter_mut().for_each(|region| region.interruption_queue = Some(queue.clone()));
+    set_up(&account).await?;
+    let mut components = components.with_cloud(std::sync::Arc::new(cloud(&account)));
+    components.regions.iter_mut().for_each(|region| region.interruption_queue = Some(account.queue.clone()));
     super::start_with_queues(components).await
 }
 
@@ -52,6 +61,15 @@ pub async fn start(components: ServerComponents<()>, account: SimulatedAccount) 
 /// # Errors
 /// Always.
 #[cfg(not(feature = "ec2"))]
+pub async fn set_up(_: &SimulatedAccount) -> anyhow::Result<()> {
+    Err(super::not_built("a simulated EC2 account"))
+}
+
+/// The error that names the build with EC2.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "ec2"))]
 pub async fn start(_: ServerComponents<()>, _: SimulatedAccount) -> anyhow::Result<Server> {
-    Err(super::not_built("a simulated EC2 account", "use the simulated cloud"))
+    Err(super::not_built("a simulated EC2 account"))
 }

@@ -31,10 +31,6 @@ const OF_ENTRIES: [&str; 4] = ["cloud.account", "cloud.region", "cloud.api-limit
 /// Settings that exclude it, or what is wrong with the file.
 pub(super) fn resolve(layers: &Layers) -> Result<Option<Accounts>, ConfigError> {
     let Some(path) = layers.optional(KEY) else { return Ok(None) };
-    if layers.choice("cloud.provider")? != "ec2" {
-        let why = format!("{KEY} is set, and only EC2 has accounts: remove it, or set cloud.provider to \"ec2\"");
-        return Err(ConfigError::Conflict(why));
-    }
     let is_set = |key: &&str| find(key).is_some_and(|known| layers.get(key).0 != known.default);
     let set: Vec<&str> = OF_ENTRIES.iter().filter(|key| is_set(key)).copied().collect();
     if !set.is_empty() {

@@ -82,16 +82,14 @@ pub const KEYS: &[Key] = keys! {
         "Retention of what machines have cost: by the hour for a week, then by the day. The default, 400 days, covers a month and the same one a year before.";
 
     ["cloud"]
-    "provider": Choice("simulated|ec2"), "simulated", "ec2",
-        "Cloud provider that instances are launched in. `ec2` requires a binary built with the cargo feature `ec2`; credentials come from the default AWS credential chain.";
     "account": Text, "default", "123456789012",
         "Name of the cloud account that instances are launched in. Replicas on one database with the same account and region share instance listings and unavailable offerings. Replicas with credentials of different accounts must use different names.";
     "region": Text, "us-east-1", "eu-west-1",
         "Cloud region that instances are launched in.";
     "accounts-file": File, "", "/etc/fleetwright/accounts.toml",
-        "File of several accounts and regions that this server launches instances in, with their clusters, roles and queues; see deploy/accounts.toml for an example, and `fleetwright accounts check`. It is read when the server starts; cloud.provider = ec2 only. cloud.account, cloud.region, cloud.api-limit-percent and interruption.queue must be unset then, because each entry has its own. A cluster that no entry names is refused. Unset: one account and region.";
+        "File of several accounts and regions that this server launches instances in, with their clusters, roles and queues; see deploy/accounts.toml for an example, and `fleetwright accounts check`. It is read when the server starts. cloud.account, cloud.region, cloud.api-limit-percent and interruption.queue must be unset then, because each entry has its own. A cluster that no entry names is refused. Unset: one account and region.";
     "catalogue": File, "", "/etc/fleetwright/catalogue.json",
-        "Catalogue file with instance types and prices; overrides the built-in catalogue. Format: output of `fleetwright catalogue export`. With cloud.provider = ec2 it is what the server plans with until the refreshes of cloud.*-refresh-interval have read AWS's; set these to 0s to keep it.";
+        "Catalogue file with instance types and prices; overrides the built-in catalogue. Format: output of `fleetwright catalogue export`. It is what a server on EC2 plans with until the refreshes of cloud.*-refresh-interval have read AWS's; set these to 0s to keep it.";
     "instance-type-refresh-interval": Duration, "24h", "12h",
         "How often a server on EC2 reads instance types and the zones that offer them, once for all clusters of an account and region. A failed read keeps the last ones. 0s: never, and those of the catalogue are used.";
     "on-demand-price-refresh-interval": Duration, "12h", "24h",
@@ -102,14 +100,6 @@ pub const KEYS: &[Key] = keys! {
         "Endpoint of all AWS APIs in place of the region's own ones, for example of a stand-in for AWS in tests.";
     "api-limit-percent": Number, "100", "400",
         "Rate limits of EC2's API in the account and region, in percent of EC2's defaults: above 100 where AWS has raised them, below where other programs need a part of them. All replicas together send no more calls than these limits admit, and fewer while EC2 throttles. At least 1.";
-    "address": Url, "", "http://127.0.0.1:7460",
-        "Address of an external simulated cloud (`fleetwright simulated-cloud`); its instances survive a restart of this server. Unset: the simulated cloud runs in this process and ends with it.";
-    "seed": Number, "0", "42",
-        "Seed of the simulated cloud's random number generator.";
-    "boot": Duration, "3s", "30s",
-        "Time from launch to running of an instance in the simulated cloud.";
-    "no-capacity": Boolean, "false", "true",
-        "Make the simulated cloud fail every launch with insufficient capacity.";
 
     ["control"]
     "batch-idle": Duration, "1s", "500ms",
@@ -165,7 +155,7 @@ pub const KEYS: &[Key] = keys! {
 
     ["interruption"]
     "queue": Text, "", "fleetwright",
-        "Name of the SQS queue of the account and region that receives EC2's interruption notices, as `fleetwright ec2 setup` creates it; cloud.provider = ec2 only. Every replica receives from it, and the replica that owns the instance's cluster removes the Node before the instance ends. Empty: no notices are received; the end of an instance is found by listings.";
+        "Name of the SQS queue of the account and region that receives EC2's interruption notices, as `fleetwright ec2 setup` creates it. Every replica receives from it, and the replica that owns the instance's cluster removes the Node before the instance ends. Empty: no notices are received; the end of an instance is found by listings.";
     "rebalance-recommendations": Choice("ignore|replace"), "ignore", "replace",
         "What follows when the cloud recommends to leave a spot instance that is at elevated risk of an interruption. `ignore` only records an Event; `replace` launches other capacity first, not of the same offering while it counts as refused, and then removes the Node. Freezes and guardrails.removals-per-cluster hold these removals, and disruption budgets do not.";
 

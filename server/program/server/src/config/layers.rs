@@ -10,7 +10,7 @@ use settings::{ConfigError, Origin};
 use super::keys::{SCHEMA, find};
 use super::value_type::{parse_dollars, parse_feature_gates, parse_node_limit};
 
-/// The flag of `serve` that sets what a trial needs.
+/// The flag that sets what a trial needs.
 pub const TRIAL_FLAG: &str = "dev";
 
 /// Value and source of every key of the server.
@@ -48,17 +48,12 @@ impl Layers {
         }
     }
 
-    /// Sets what a trial needs, whatever the file and the environment say: state in memory, the
-    /// simulated cloud, and listeners that only this host can reach.
+    /// Sets what a trial on a simulated cloud needs, whatever the file and the environment say: state in
+    /// memory, and listeners that only this host can reach.
     pub fn add_trial(&mut self) {
         let default = |path: &'static str| (path, find(path).map_or("", |key| key.default));
         let listeners = [default("listen.grpc"), default("listen.http")];
-        let others = [
-            ("store.memory", "true"),
-            ("store.database-url", ""),
-            ("cloud.provider", "simulated"),
-            ("cloud.accounts-file", ""),
-        ];
+        let others = [("store.memory", "true"), ("store.database-url", ""), ("cloud.accounts-file", "")];
         for (path, value) in listeners.into_iter().chain(others) {
             self.set(path, value.to_owned(), Origin::Flag(TRIAL_FLAG));
         }

@@ -45,12 +45,13 @@ fn every_default_and_every_example_is_valid() {
 
 #[test]
 fn the_environment_overrides_the_file_and_a_flag_both() {
-    let mut layers = with_file("[cloud]\nseed = 1\nboot = \"5s\"\n[log]\nformat = \"json\"\n");
-    layers.add_environment(&variables(&[("FLEETWRIGHT_CLOUD_SEED", "2")]));
+    let mut layers = with_file("[control]\nplan-pods = 1\nbatch-max = \"5s\"\n[log]\nformat = \"json\"\n");
+    layers.add_environment(&variables(&[("FLEETWRIGHT_CONTROL_PLAN_PODS", "2")]));
     layers.add_environment(&variables(&[("FLEETWRIGHT_LOG_FORMAT", "text")]));
-    layers.add_flag(KEYS.iter().find(|key| key.path == "cloud.seed").unwrap(), "3".to_owned());
+    layers.add_flag(KEYS.iter().find(|key| key.path == "control.plan-pods").unwrap(), "3".to_owned());
     let config = Config::resolve(&layers).unwrap();
-    assert_eq!((config.cloud.seed, config.cloud.boot, config.log_json), (3, Duration::from_secs(5), false));
+    let control = &config.control;
+    assert_eq!((control.plan_pods, control.batch_max, config.log_json), (3, Duration::from_secs(5), false));
 }
 
 #[test]
@@ -72,22 +73,22 @@ fn a_key_under_its_old_name_is_an_error_that_names_the_new_one() {
     for old in flags {
         assert!(key_of_flag(old).is_some(), "{old}");
     }
-    assert!(key_of_flag("rails").is_none() && key_of_flag("cloud-seed").is_none());
+    assert!(key_of_flag("rails").is_none() && key_of_flag("cloud-region").is_none());
 }
 
 #[test]
 fn an_invalid_value_is_an_error_with_key_value_and_valid_values() {
-    let message = refusal(&with_file("[cloud]\nseed = \"many\"\n"));
+    let message = refusal(&with_file("[store]\nconnections = \"many\"\n"));
     assert!(
         message.ends_with(
-            ".toml:2: cloud.seed has a value of type string; write a whole number from 0, as in `seed = 42`"
+            ".toml:2: store.connections has a value of type string; write a whole number from 0, as in `connections = 20`"
         ),
         "{message}"
     );
-    let layers = with_environment(&[("FLEETWRIGHT_CLOUD_BOOT", "soon")]);
+    let layers = with_environment(&[("FLEETWRIGHT_SHUTDOWN_GRACE", "soon")]);
     assert_eq!(
         refusal(&layers),
-        "environment variable FLEETWRIGHT_CLOUD_BOOT: cloud.boot is \"soon\"; write a duration such as 500ms, 10s, 2m, 1h or 1d"
+        "environment variable FLEETWRIGHT_SHUTDOWN_GRACE: shutdown.grace is \"soon\"; write a duration such as 500ms, 10s, 2m, 1h or 1d"
     );
 }
 
@@ -142,8 +143,8 @@ fn the_printed_configuration_is_a_valid_file() {
 
 #[test]
 fn every_key_is_explained() {
-    assert!(explain("config.cloud.boot").unwrap().contains("DEFAULT:     3s"));
-    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 14);
+    assert!(explain("config.control.batch-idle").unwrap().contains("DEFAULT:     1s"));
+    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 9);
     assert_eq!(explain("config.nothing"), None);
     assert_eq!(explain("configuration"), None);
 }
@@ -165,32 +166,28 @@ const ONE_ACCOUNT: &str = "[[account]]\nname = \"1\"\nregion = \"eu-west-1\"\ncl
 
 #[test]
 fn a_file_of_accounts_excludes_the_settings_of_a_single_account() {
-    let resolved = with_accounts("provider = \"ec2\"\n", ONE_ACCOUNT).unwrap();
+    let resolved = with_accounts("", ONE_ACCOUNT).unwrap();
     assert_eq!(resolved.cloud.accounts.unwrap().entries()[0].region, "eu-west-1");
     // Values of the defaults set nothing, so that a printed configuration can be used.
-    assert!(with_accounts("provider = \"ec2\"\naccount = \"default\"\n", ONE_ACCOUNT).is_ok());
-    let all = "provider = \"ec2\"\naccount = \"2\"\nregion = \"eu-west-1\"\napi-limit-percent = 50\n[interruption]\nqueue = \"q\"\n";
+    assert!(with_accounts("account = \"default\"\n", ONE_ACCOUNT).is_ok());
+    let all = "account = \"2\"\nregion = \"eu-west-1\"\napi-limit-percent = 50\n[interruption]\nqueue = \"q\"\n";
     assert_eq!(
         with_accounts(all, ONE_ACCOUNT).unwrap_err(),
         "configuration: cloud.accounts-file is set, and so are cloud.account, cloud.region, cloud.api-limit-percent, \
          interruption.queue; remove these, and write their values into the [[account]] entries of the file"
     );
-    assert_eq!(
-        with_accounts("", ONE_ACCOUNT).unwrap_err(),
-        "configuration: cloud.accounts-file is set, and only EC2 has accounts: remove it, or set cloud.provider to \"ec2\""
-    );
 }
 
 #[test]
 fn errors_of_the_file_of_accounts_are_errors_of_the_configuration() {
-    let error = with_accounts("provider = \"ec2\"\n", "[[account]]\nname = \"1\"\n").unwrap_err();
+    let error = with_accounts("", "[[account]]\nname = \"1\"\n").unwrap_err();
     assert_eq!(error, "accounts file FILE:1: missing field `region`");
 }
 
 #[test]
 fn replicas_compare_the_text_of_the_file_of_accounts() {
     let digest = |accounts: &str| {
-        let resolved = with_accounts("provider = \"ec2\"\n", accounts).unwrap();
+        let resolved = with_accounts("", accounts).unwrap();
         resolved.shared.get("cloud.accounts-file").cloned()
     };
     assert_eq!(digest(ONE_ACCOUNT), digest(ONE_ACCOUNT), "the path is another one");
@@ -211,18 +208,13 @@ fn the_default_data_folder_of_a_user_is_in_the_state_folder() {
 }
 
 #[test]
-fn a_trial_ignores_the_database_and_cloud_of_the_environment() {
+fn a_trial_ignores_the_database_and_listeners_of_the_environment() {
     let mut layers = Layers::default();
-    let pairs = [
-        ("DATABASE_URL", "postgres://a/b"),
-        ("FLEETWRIGHT_CLOUD_PROVIDER", "ec2"),
-        ("FLEETWRIGHT_LISTEN_GRPC", "0.0.0.0:1"),
-    ];
+    let pairs = [("DATABASE_URL", "postgres://a/b"), ("FLEETWRIGHT_LISTEN_GRPC", "0.0.0.0:1")];
     layers.add_environment(&variables(&pairs));
     layers.add_trial();
     let config = Config::resolve(&layers).unwrap();
     assert!(config.store.memory && config.store.database_url.is_none());
-    assert_eq!(config.cloud.provider, Provider::Simulated);
     assert!(config.listen.grpc.ip().is_loopback());
 }
 
@@ -230,7 +222,7 @@ fn a_trial_ignores_the_database_and_cloud_of_the_environment() {
 fn all_errors_of_a_file_and_the_environment_are_returned_in_one_run() {
     let mut layers = with_file(
         "[guardrails]\nquarantine-percent = 150\n[store]\nmemory = \"yes\"\nkeep = \"14d\"\nkeep-log = \"two weeks\"\n\
-         [log]\nfilter = \"verbose\"\n[cloud]\nprovider = \"gcp\"\n",
+         [log]\nfilter = \"verbose\"\n[control]\nmin-values-policy = \"None\"\n",
     );
     layers.add_environment(&variables(&[("FLEETWRIGHT_COLOUR", "red")]));
     let errors = Config::resolve(&layers).unwrap_err().messages();
@@ -240,7 +232,7 @@ fn all_errors_of_a_file_and_the_environment_are_returned_in_one_run() {
         ":5: there is no key \"store.keep\"; did you mean \"store.keep-log\"?",
         "environment variable FLEETWRIGHT_COLOUR: there is no key \"FLEETWRIGHT_COLOUR\"; `fleetwright explain config` lists every key",
         ":6: store.keep-log is \"two weeks\"; write a duration such as 500ms, 10s, 2m, 1h or 1d",
-        ":10: cloud.provider is \"gcp\"; write simulated or ec2",
+        ":10: control.min-values-policy is \"None\"; write Strict or BestEffort",
         ":2: guardrails.quarantine-percent is \"150\"; write a percentage from 0 to 100, without a sign",
         ":8: log.filter is \"verbose\"; write a level (off, error, warn, info, debug, trace) or module=level, such as info,fleetwright=debug",
     ];
@@ -292,14 +284,14 @@ fn a_database_of_another_kind_is_refused_without_its_password() {
 #[test]
 fn the_help_of_a_flag_has_key_variable_and_default() {
     let help = |path: &str| keys::find(path).unwrap().flag_help();
-    let facts = " [key: cloud.boot] [env: FLEETWRIGHT_CLOUD_BOOT] [default: 3s]";
-    assert!(help("cloud.boot").ends_with(facts), "{}", help("cloud.boot"));
+    let facts = " [key: control.batch-idle] [env: FLEETWRIGHT_CONTROL_BATCH_IDLE] [default: 1s]";
+    assert!(help("control.batch-idle").ends_with(facts), "{}", help("control.batch-idle"));
     assert!(help("auth.file").ends_with("[key: auth.file] [env: FLEETWRIGHT_AUTH_FILE]"), "{}", help("auth.file"));
 }
 
 #[test]
 fn the_list_of_keys_has_types_and_defaults() {
-    let cloud = explain("config.cloud").unwrap();
-    assert!(cloud.contains("config.cloud.provider <simulated|ec2> [default: simulated]\n"), "{cloud}");
-    assert!(cloud.contains("config.cloud.boot <duration> [default: 3s]\n"), "{cloud}");
+    let control = explain("config.control").unwrap();
+    assert!(control.contains("config.control.min-values-policy <Strict|BestEffort> [default: Strict]\n"), "{control}");
+    assert!(control.contains("config.control.batch-idle <duration> [default: 1s]\n"), "{control}");
 }

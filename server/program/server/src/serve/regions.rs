@@ -53,9 +53,9 @@ pub(super) fn configured(cloud: &CloudConfig, lease: &LeaseConfig) -> (Vec<Cloud
 }
 
 /// The account and region of a server without a file of accounts. Replicas on the same cloud share the scope; a simulated
-/// cloud in this process is used by no other replica.
+/// cloud that is not shared is used by no other replica.
 fn single_entry(cloud: &CloudConfig, lease: &LeaseConfig) -> AccountEntry {
-    let private = cloud.provider == Provider::Simulated && cloud.address.is_none();
+    let private = cloud.provider == Provider::Simulated { shared: false };
     AccountEntry {
         account: if private { lease.owner.clone() } else { cloud.account.clone() },
         region: cloud.region.clone(),

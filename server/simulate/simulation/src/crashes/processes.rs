@@ -43,8 +43,8 @@ fn ec2_faults() -> Value {
 pub(super) fn server(plan: &Plan, cloud: &CloudProcess) -> anyhow::Result<ServerProcess> {
     let collect = if plan.without_collection { "0s" } else { "4s" };
     let cloud = match &cloud.ec2 {
-        Some(endpoint) => [["--cloud-provider", "ec2"], ["--cloud-endpoint", endpoint]],
-        None => [["--cloud-provider", "simulated"], ["--cloud-address", &cloud.address]],
+        Some(endpoint) => [["--cloud", "ec2"], ["--cloud-endpoint", endpoint]],
+        None => [["--cloud", "simulated"], ["--cloud-address", &cloud.address]],
     };
     let flags = [
         cloud[0],

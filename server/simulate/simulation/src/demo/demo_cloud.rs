@@ -17,7 +17,7 @@ use super::cloud_ledger::CloudLedger;
 use super::notices::{self, Notices};
 use super::plan::{Plan, REGION};
 use crate::cloud_interface::CloudInterface;
-use server::clouds;
+use crate::simulated_cloud;
 use server::clouds::simulated_account::{self, SimulatedAccount};
 use server::serve::{Server, ServerComponents};
 
@@ -44,7 +44,7 @@ impl DemoCloud {
     /// # Errors
     /// When the built-in catalogue is unreadable.
     pub(super) fn new(plan: &Plan) -> anyhow::Result<Self> {
-        let cloud = Arc::new(clouds::simulated(faults(plan), REGION, None)?);
+        let cloud = Arc::new(simulated_cloud::in_process(faults(plan), REGION, None)?);
         let account = || {
             let builder = SimulatedEc2::builder(AccountSettings::new(REGION, EKS_CLUSTER));
             builder.cloud(Arc::clone(&cloud)).faults(ec2_faults(plan.seed)).build()

@@ -15,7 +15,7 @@ use super::client::{Clients, Outcome, has_ended, list};
 use super::clusters::Clusters;
 use super::report::Report;
 use crate::ledgers;
-use server::clouds::remote::Client;
+use crate::simulated_cloud::remote::Client;
 
 /// Interval at which holds are listed.
 const INTERVAL: Duration = Duration::from_millis(200);

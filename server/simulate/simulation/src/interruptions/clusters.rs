@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::simulated_cloud::remote::Client;
 use anyhow::anyhow;
 use cluster::PodPhase;
 use fleetwright_proto::simulation::v1::{LaunchRequest, Override};
@@ -10,7 +11,6 @@ use fleetwright_proto::v1;
 use model::labels::CAPACITY_TYPE;
 use model::resources::{CPU, MEMORY, PODS};
 use model::{ClaimName, ClusterName, Millis, ProviderId, Resources, Timestamp};
-use server::clouds::remote::Client;
 use store::clock;
 use tokio::task::JoinSet;
 

@@ -12,7 +12,7 @@ use super::metrics::{Database, Metrics, POLL_INTERVAL};
 use super::plan::{ExternalServer, Plan};
 use crate::ledgers;
 use crate::processes::{CloudProcess, NO_POSTGRES, ServerProcess, without_bounds};
-use server::clouds::remote::{self, Client};
+use crate::simulated_cloud::remote::{self, Client};
 use store_postgres::postgres_local::{self, LocalPostgres};
 
 /// Limit until a started server answers.
@@ -225,12 +225,7 @@ impl OwnProcesses {
 
     fn join(&mut self, plan: &Plan) -> anyhow::Result<()> {
         let owner = format!("load-{}", self.servers.len());
-        let flags = [
-            ["--cloud-provider", "simulated"],
-            ["--cloud-address", &self.cloud.address],
-            ["--lease-owner", &owner],
-            ["--log-filter", &plan.log],
-        ];
+        let flags = [["--cloud-address", &self.cloud.address], ["--lease-owner", &owner], ["--log-filter", &plan.log]];
         let flags = flags.into_iter().flatten().map(str::to_owned).chain(without_bounds()).collect();
         let server = ServerProcess::start(&self.url, flags)?;
         self.balancer.add(server.grpc);

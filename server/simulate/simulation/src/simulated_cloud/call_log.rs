@@ -7,7 +7,7 @@ use cloud::provider::{CloudEvent, LaunchRequest};
 use fleetwright_proto::simulation::v1;
 use model::Text;
 
-use server::clouds::wire;
+use super::wire;
 
 /// Maximum number of kept events. A client that is further behind uses the listing.
 const EVENTS_KEPT: usize = 100_000;

@@ -16,7 +16,7 @@ use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 
 use super::call_log::{CallLog, OtherLaunch};
-use server::clouds::wire;
+use super::wire;
 use store::clock;
 
 /// Buffered launch updates per watcher; a slower watcher misses some.

@@ -4,9 +4,8 @@ use fleetwright_proto::simulation::v1;
 use model::{CapacityType, ClusterName, Text};
 use tokio::sync::oneshot;
 
+use super::remote::{RemoteCloud, client};
 use super::*;
-use server::clouds;
-use server::clouds::remote::{RemoteCloud, client};
 
 /// A cloud in a task, and the sender that stops it.
 async fn cloud(latency: Latency) -> (String, oneshot::Sender<()>) {
@@ -14,7 +13,7 @@ async fn cloud(latency: Latency) -> (String, oneshot::Sender<()>) {
     let address = format!("http://{}", listener.local_addr().unwrap());
     let (end, ended) = oneshot::channel();
     let faults = FaultProfile { boot_ms: (0, 0), shutdown_ms: 0, ..FaultProfile::default() };
-    let cloud = clouds::simulated(faults, "us-east-1", None).unwrap();
+    let cloud = in_process(faults, "us-east-1", None).unwrap();
     let (_, others) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(serve(listener, Arc::new(cloud), latency, 1, others, async {
         let _ended = ended.await;

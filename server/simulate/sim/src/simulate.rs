@@ -1,4 +1,4 @@
-//! `fleetwright simulate`: long runs that check invariants and print measurements.
+//! `fleetwright-sim simulate`: long runs that check invariants and print measurements.
 
 mod crashes;
 mod disruption;

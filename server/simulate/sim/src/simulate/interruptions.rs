@@ -1,4 +1,4 @@
-//! `fleetwright simulate interruptions`: spot interruption notices for many clusters through EventBridge and SQS.
+//! `fleetwright-sim simulate interruptions`: spot interruption notices for many clusters through EventBridge and SQS.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `fleetwright simulate holds`: many holds of capacity on two servers that are killed all the while.
+//! `fleetwright-sim simulate holds`: many holds of capacity on two servers that are killed all the while.
 
 use std::fmt::Write;
 

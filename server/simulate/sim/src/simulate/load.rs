@@ -1,4 +1,4 @@
-//! `fleetwright simulate load`: load of many simulated clusters on a server.
+//! `fleetwright-sim simulate load`: load of many simulated clusters on a server.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! `fleetwright demo`: the whole system on one host.
+//! `fleetwright-sim demo`: the whole system on one host.
 
 use std::time::Duration;
 

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 
 use clap::{Args, Command, ValueEnum};
 use clap_complete::env::{Bash, CompleteEnv, EnvCompleter, Fish, Shells, Zsh};
-use server::cli::exit::{Failure, Status};
-use server::cli::output;
+
+use super::exit::{Failure, Status};
+use super::output;
 
 /// Variable by which a script asks this program for the words that may follow.
 const VARIABLE: &str = "FLEETWRIGHT_COMPLETE";
@@ -19,7 +20,7 @@ const SHELLS: Shells<'_> = Shells(&[&Bash, &Zsh, &Fish]);
 bash: source <(fleetwright completion bash)
 zsh:  source <(fleetwright completion zsh), after compinit
 fish: fleetwright completion fish | source")]
-pub(crate) struct CompletionFlags {
+pub struct CompletionFlags {
     /// The shell
     #[arg(value_enum)]
     shell: Shell,
@@ -33,7 +34,10 @@ enum Shell {
 }
 
 /// Prints the script, which runs this program by its name on the search path.
-pub(crate) fn run(flags: &CompletionFlags, command: &Command) -> Result<Status, Failure> {
+///
+/// # Errors
+/// When standard output is closed.
+pub fn run(flags: &CompletionFlags, command: &Command) -> Result<Status, Failure> {
     let shell: &dyn EnvCompleter = match flags.shell {
         Shell::Bash => &Bash,
         Shell::Zsh => &Zsh,
@@ -49,7 +53,10 @@ pub(crate) fn run(flags: &CompletionFlags, command: &Command) -> Result<Status, 
 }
 
 /// Prints the words that may follow, if a script of [`run`] asks for them. Returns whether it did.
-pub(crate) fn answer(words: &[OsString], command: fn() -> Command) -> clap::error::Result<bool> {
+///
+/// # Errors
+/// A request that is no script's.
+pub fn answer(words: &[OsString], command: fn() -> Command) -> clap::error::Result<bool> {
     let directory = std::env::current_dir().ok();
     CompleteEnv::with_factory(command)
         .var(VARIABLE)

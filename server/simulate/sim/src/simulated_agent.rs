@@ -1,4 +1,4 @@
-//! `fleetwright simulated-agent`: one simulated cluster with its agent, started by `demo` as a
+//! `fleetwright-sim simulated-agent`: one simulated cluster with its agent, started by `demo` as a
 //! process.
 
 use std::path::PathBuf;

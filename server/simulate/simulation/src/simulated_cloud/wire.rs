@@ -1,5 +1,5 @@
 //! Conversion between the protobuf messages of the simulated cloud and the provider types, for the
-//! client in [`super::remote`] and the server in `simulation::simulated_cloud`.
+//! client in [`super::remote`] and the server in [`super::service`].
 
 use cloud::provider::{
     CloudError, CloudEvent, Instance, InstanceDetails, InstanceState, LaunchOutcome, LaunchRequest, Override,

@@ -1,4 +1,4 @@
-//! `fleetwright simulate faults`: deterministic simulation of the whole system with faults, by
+//! `fleetwright-sim simulate faults`: deterministic simulation of the whole system with faults, by
 //! seed.
 
 use std::fmt::Write;
@@ -106,7 +106,7 @@ fn table(summary: &Summary, took: Duration) -> String {
         for fault in &failure.faults {
             let _always = writeln!(text, "    {fault}");
         }
-        let _always = writeln!(text, "  again: fleetwright simulate faults --seeds {seed}..{seed} --trace");
+        let _always = writeln!(text, "  again: fleetwright-sim simulate faults --seeds {seed}..{seed} --trace");
     }
     let _always = writeln!(text, "{} of {runs} runs violated an invariant", summary.failures.len());
     text

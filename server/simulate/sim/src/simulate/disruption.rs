@@ -1,4 +1,4 @@
-//! `fleetwright simulate disruption`: months of load on virtual time, and how often pods move.
+//! `fleetwright-sim simulate disruption`: months of load on virtual time, and how often pods move.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! `fleetwright simulated-cloud`: the simulated cloud as a process, for tests that restart servers.
+//! `fleetwright-sim simulated-cloud`: the simulated cloud as a process, for tests that restart servers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use server::cli::exit::{Failure, Status};
 use server::cli::output;
-use server::{clouds, telemetry};
+use server::telemetry;
 use simulation::demo;
 use simulation::simulated_cloud::{self, Latency, OtherLaunch};
 
@@ -106,7 +106,7 @@ async fn serve_on(
         ignore_tokens: flags.ignore_tokens,
         ..FaultProfile::default()
     };
-    let cloud = Arc::new(clouds::simulated(weather, &flags.region, None)?);
+    let cloud = Arc::new(simulated_cloud::in_process(weather, &flags.region, None)?);
     let latency = Latency { arrival_ms: (0, milliseconds(flags.arrival)), answer_ms: (0, milliseconds(flags.answer)) };
     let (launches, others) = mpsc::unbounded_channel();
     let grpc = simulated_cloud::serve(listener, Arc::clone(&cloud), latency, flags.seed, others, stop);
@@ -171,7 +171,7 @@ fn print_urls<'l>(listeners: impl IntoIterator<Item = Option<&'l TcpListener>>) 
     output::print_text(&lines).map_err(|_| anyhow!("cannot write to standard output"))
 }
 
-fn milliseconds(duration: Duration) -> i64 {
+pub(crate) fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -182,7 +182,7 @@ mod tests {
     use clap::Parser;
     use cloud::provider::{CloudEvent, CloudProvider, InstanceState, LaunchRequest, Override};
     use model::{CapacityType, Text};
-    use server::clouds::remote::RemoteCloud;
+    use simulation::simulated_cloud::remote::RemoteCloud;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
 

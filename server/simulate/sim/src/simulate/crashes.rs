@@ -1,4 +1,4 @@
-//! `fleetwright simulate crashes`: kills server processes during launches, on a real PostgreSQL.
+//! `fleetwright-sim simulate crashes`: kills server processes during launches, on a real PostgreSQL.
 
 use std::fmt::Write;
 
