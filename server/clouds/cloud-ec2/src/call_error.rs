@@ -8,7 +8,7 @@ use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use cloud::provider::is_denied;
 use model::Text;
 
-use crate::error_class::{ErrorClass, chain, error_class};
+use crate::error_class::{self, ErrorClass};
 
 /// What may be done about a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,17 +52,13 @@ impl CallError {
         if let Some(unassumed) = Self::of_credentials(error) {
             return unassumed.clone();
         }
-        match error {
-            SdkError::ServiceError(answer) => {
-                let (status, error) = (answer.raw().status().as_u16(), answer.err());
-                let code = error.code().map_or_else(|| format!("HTTP {status}"), str::to_owned);
-                Self::new(action, class_of(&code, status), &code, error.message().unwrap_or("no message"))
-            }
-            SdkError::ConstructionFailure(_) => {
-                Self::new(action, CallErrorClass::Refused, "InvalidRequest", chain(error))
-            }
-            _ => Self::new(action, CallErrorClass::Unclear, "no answer", chain(error)),
-        }
+        let (class, code, message) = error_class::read(error);
+        Self::new(action, class_of(class, &code), &code, message)
+    }
+
+    /// A request of `action` that cannot be built.
+    pub(crate) fn invalid_request(action: &'static str, error: &impl Error) -> Self {
+        Self::new(action, CallErrorClass::Refused, "InvalidRequest", error.to_string())
     }
 
     /// Why there were no credentials for the call, if that is the cause of `error`.
@@ -110,8 +106,8 @@ impl CallError {
     }
 }
 
-fn class_of(code: &str, status: u16) -> CallErrorClass {
-    match error_class(code, status) {
+fn class_of(class: ErrorClass, code: &str) -> CallErrorClass {
+    match class {
         _ if is_denied(code) => CallErrorClass::Denied,
         ErrorClass::Throttled => CallErrorClass::Throttled,
         ErrorClass::Unclear => CallErrorClass::Unclear,
@@ -160,7 +156,7 @@ mod tests {
             ("InternalError", 500, CallErrorClass::Unclear),
             ("InvalidParameterValue", 400, CallErrorClass::Refused),
         ] {
-            assert_eq!(class_of(code, status), class, "{code}");
+            assert_eq!(class_of(error_class::error_class(code, status), code), class, "{code}");
         }
     }
 

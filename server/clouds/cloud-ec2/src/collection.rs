@@ -48,12 +48,8 @@ impl Ec2Cloud {
 
     async fn list_templates(&self) -> Result<Vec<LaunchTemplate>, CloudError> {
         let call = self.client().describe_launch_templates().filters(managed_filter()).max_results(PAGE);
-        let (mut pages, mut found) = (call.into_paginator().send(), Vec::new());
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| Failure::read(DESCRIBE_TEMPLATES, &error).of_call())?;
-            found.extend(page.launch_templates().iter().cloned());
-        }
-        Ok(found)
+        let found = call.into_paginator().items().send().try_collect().await;
+        found.map_err(|error| Failure::read(DESCRIBE_TEMPLATES, &error).of_call())
     }
 
     /// Whether an earlier process made the template for a cluster that this one serves.

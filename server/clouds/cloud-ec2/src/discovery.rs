@@ -31,7 +31,6 @@
 //! calls for prices), and `refresher` (what is due).
 
 mod devices;
-mod discovered;
 mod instance_type;
 mod left_out;
 mod offerings;
@@ -51,7 +50,6 @@ use model::Text;
 
 use crate::failure::Failure;
 use crate::provider::{Ec2Cloud, filter};
-pub use discovered::Discovered;
 pub use left_out::{LeftOut, Reason};
 use offerings::{offered_zones, spot_prices, zone_ids};
 pub use prices::PricesRead;
@@ -69,6 +67,15 @@ const SPOT_PRICES_PAGE: i32 = 2_000;
 
 /// Spot prices are those of Linux, in a VPC or not.
 const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
+
+/// The result of a complete read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discovered {
+    /// The region's types, zones and prices.
+    pub snapshot: Snapshot,
+    /// Types, zones and prices that EC2 described incompletely, in the order of its answers.
+    pub left_out: Vec<LeftOut>,
+}
 
 /// What the calls do not tell.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +108,8 @@ impl Ec2Cloud {
     /// returns no instance type or no offering that can be read.
     pub async fn discover(&self, supplement: Supplement<'_>) -> Result<Discovered, CloudError> {
         let TypesRead { mut region, mut left_out } = self.types_and_zones(supplement.hardware).await?;
-        let history = self.current_spot_prices(|error| Failure::read(SPOT_PRICES, error).of_call()).await?;
+        let history = self.current_spot_prices().await;
+        let history = history.map_err(|error| Failure::read(SPOT_PRICES, &error).of_call())?;
         let mut spot = spot_prices(&history, &mut left_out);
         for found in &mut region.types {
             found.spot_prices = Some(spot.remove(&found.name).unwrap_or_default());
@@ -123,24 +131,15 @@ impl Ec2Cloud {
         let call = self.client().describe_instance_types().max_results(TYPES_PAGE);
         let call = call.filters(filter("supported-virtualization-type", ["hvm"]));
         let call = call.filters(filter("processor-info.supported-architecture", ["x86_64", "arm64"]));
-        let mut pages = call.into_paginator().send();
-        let mut found = Vec::new();
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| Failure::read(TYPES, &error).of_call())?;
-            found.extend(page.instance_types.unwrap_or_default());
-        }
-        Ok(found)
+        let found = call.into_paginator().items().send().try_collect().await;
+        found.map_err(|error| Failure::read(TYPES, &error).of_call())
     }
 
     async fn described_offerings(&self) -> Result<Vec<InstanceTypeOffering>, CloudError> {
         let call = self.client().describe_instance_type_offerings().max_results(OFFERINGS_PAGE);
-        let mut pages = call.location_type(LocationType::AvailabilityZone).into_paginator().send();
-        let mut found = Vec::new();
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| Failure::read(OFFERINGS, &error).of_call())?;
-            found.extend(page.instance_type_offerings.unwrap_or_default());
-        }
-        Ok(found)
+        let pages = call.location_type(LocationType::AvailabilityZone).into_paginator();
+        let found = pages.items().send().try_collect().await;
+        found.map_err(|error| Failure::read(OFFERINGS, &error).of_call())
     }
 
     async fn described_zones(&self) -> Result<Vec<AvailabilityZone>, CloudError> {
@@ -150,19 +149,13 @@ impl Ec2Cloud {
     }
 
     /// A history that begins now has the current price of each type and zone.
-    async fn current_spot_prices<E>(
+    async fn current_spot_prices(
         &self,
-        failed: impl Fn(&SdkError<DescribeSpotPriceHistoryError, HttpResponse>) -> E,
-    ) -> Result<Vec<SpotPrice>, E> {
+    ) -> Result<Vec<SpotPrice>, SdkError<DescribeSpotPriceHistoryError, HttpResponse>> {
         let call = self.client().describe_spot_price_history().max_results(SPOT_PRICES_PAGE);
         let call = call.set_product_descriptions(Some(PRODUCTS.map(str::to_owned).into()));
-        let mut pages = call.start_time(DateTime::from_millis(self.now().as_millis())).into_paginator().send();
-        let mut found = Vec::new();
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| failed(&error))?;
-            found.extend(page.spot_price_history.unwrap_or_default());
-        }
-        Ok(found)
+        let pages = call.start_time(DateTime::from_millis(self.now().as_millis())).into_paginator();
+        pages.items().send().try_collect().await
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::error::Error;
 
+use aws_sdk_ec2::config::http::HttpResponse;
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+
 /// Codes for an override without capacity, quota or addresses (Karpenter: errors that make an
 /// offering unavailable).
 pub(crate) const CAPACITY: &[&str] = &[
@@ -70,6 +73,23 @@ pub(crate) fn error_class(code: &str, status: u16) -> ErrorClass {
         _ if is_capacity(code) || is_missing_spot_role(code) => ErrorClass::InsufficientCapacity,
         _ if status >= 500 => ErrorClass::Unclear,
         _ => ErrorClass::Refused,
+    }
+}
+
+/// Class, code and message of the error of a call.
+pub(crate) fn read<E>(error: &SdkError<E, HttpResponse>) -> (ErrorClass, String, String)
+where
+    E: Error + ProvideErrorMetadata + 'static,
+{
+    match error {
+        SdkError::ServiceError(answer) => {
+            let (status, error) = (answer.raw().status().as_u16(), answer.err());
+            let code = error.code().map_or_else(|| format!("HTTP {status}"), str::to_owned);
+            (error_class(&code, status), code, error.message().unwrap_or("no message").to_owned())
+        }
+        // The request was not sent.
+        SdkError::ConstructionFailure(_) => (ErrorClass::Refused, "InvalidRequest".to_owned(), chain(error)),
+        _ => (ErrorClass::Unclear, "no answer".to_owned(), chain(error)),
     }
 }
 

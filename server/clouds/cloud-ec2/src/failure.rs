@@ -8,7 +8,7 @@ use cloud::provider::{CloudError, Override};
 use model::{RefusalCause, RefusedOption, Text};
 
 use crate::call_error::{CallError, CallErrorClass};
-use crate::error_class::{ErrorClass, chain, error_class, is_missing_spot_role};
+use crate::error_class::{self, ErrorClass, is_missing_spot_role};
 use crate::remedy::remedy;
 
 /// The launch operation, as errors name it.
@@ -69,16 +69,7 @@ impl Failure {
         if let Some(unassumed) = CallError::of_credentials(error) {
             return Self::unassumed(unassumed);
         }
-        let (error_class, code, message) = match error {
-            SdkError::ServiceError(answer) => {
-                let (status, error) = (answer.raw().status().as_u16(), answer.err());
-                let code = error.code().map_or_else(|| format!("HTTP {status}"), str::to_owned);
-                (error_class(&code, status), code, error.message().unwrap_or("no message").to_owned())
-            }
-            // The request was not sent.
-            SdkError::ConstructionFailure(_) => (ErrorClass::Refused, "InvalidRequest".to_owned(), chain(error)),
-            _ => (ErrorClass::Unclear, "no answer".to_owned(), chain(error)),
-        };
+        let (error_class, code, message) = error_class::read(error);
         Self { error_class, operation, code, message }
     }
 

@@ -24,7 +24,6 @@ mod eks;
 mod filters;
 mod images;
 mod instance_profile;
-mod outcome;
 mod reservations;
 mod security_groups;
 mod subnets;
@@ -44,11 +43,11 @@ pub use self::conditions::{
     AMIS_READY, CAPACITY_RESERVATIONS_READY, INSTANCE_PROFILE_READY, SECURITY_GROUPS_READY, SUBNETS_READY,
     VALIDATION_SUCCEEDED,
 };
+use self::conditions::{failed, missing};
 use self::eks::{AccessEntry, EksCluster};
 use self::filters::Filters;
 use self::images::{FoundImage, ImageRequest};
 use self::instance_profile::{ProfileAnswer, ProfileRequest};
-use self::outcome::{failed, missing};
 use self::reservations::ReservationRequest;
 use self::security_groups::FoundGroup;
 use self::subnets::FoundSubnet;

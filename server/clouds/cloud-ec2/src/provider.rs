@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::Credentials;
 use aws_sdk_ec2::operation::describe_instances::builders::DescribeInstancesFluentBuilder;
-use aws_sdk_ec2::types::{Filter, InstanceStateChange, InstanceStateName};
+use aws_sdk_ec2::types::{self, Filter, InstanceStateChange, InstanceStateName};
 use cloud::notice::Notice;
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
@@ -160,20 +160,13 @@ impl Ec2Cloud {
         let now = self.now();
         let ids = || filter("instance-id", asked.iter().map(|(id, _)| id.to_string()));
         let is_asked = |kind: InterruptionKind| asked.iter().any(|(_, one)| *one == kind);
-        let mut found = Vec::new();
-        let mut pages = self.client().describe_instances().filters(ids()).into_paginator().send();
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| Failure::read(DESCRIBE, &error).of_call())?;
-            let instances = page.reservations().iter().flat_map(|reservation| reservation.instances());
-            found.extend(instances.flat_map(|instance| shown::of_instance(instance, now)));
-        }
+        let described = described(self.client().describe_instances().filters(ids())).await?;
+        let mut found: Vec<Notice> = described.iter().flat_map(|instance| shown::of_instance(instance, now)).collect();
         if is_asked(InterruptionKind::SpotInterrupted) {
-            let mut pages = self.client().describe_spot_instance_requests().filters(ids()).into_paginator().send();
-            while let Some(page) = pages.next().await {
-                let page = page.map_err(|error| Failure::read(DESCRIBE_SPOT, &error).of_call())?;
-                found
-                    .extend(page.spot_instance_requests().iter().filter_map(|request| shown::of_request(request, now)));
-            }
+            let call = self.client().describe_spot_instance_requests().filters(ids());
+            let requests = call.into_paginator().items().send().try_collect().await;
+            let requests = requests.map_err(|error| Failure::read(DESCRIBE_SPOT, &error).of_call())?;
+            found.extend(requests.iter().filter_map(|request| shown::of_request(request, now)));
         }
         if is_asked(InterruptionKind::ScheduledChange) {
             let notices = self.status_notices().await?.into_iter();
@@ -187,17 +180,11 @@ impl Ec2Cloud {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All instances that `call` describes, from every page.
+    /// As [`described`], read.
     async fn all(&self, call: DescribeInstancesFluentBuilder) -> Result<Vec<Instance>, CloudError> {
-        let mut pages = call.max_results(PAGE).into_paginator().send();
-        let mut found = Vec::new();
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| Failure::read(DESCRIBE, &error).of_call())?;
-            for instance in page.reservations().iter().flat_map(|reservation| reservation.instances()) {
-                found.push(instance::read(instance).ok_or_else(|| incomplete(instance.instance_id()))?);
-            }
-        }
-        Ok(found)
+        let read =
+            |instance: &types::Instance| instance::read(instance).ok_or_else(|| incomplete(instance.instance_id()));
+        described(call.max_results(PAGE)).await?.iter().map(read).collect()
     }
 
     /// Instances of `call` that are not terminated.
@@ -310,6 +297,13 @@ fn explain_denied(error: CloudError, request: &LaunchRequest, clients: &ClusterC
     }
 }
 
+/// The instances that `call` describes, from every page.
+async fn described(call: DescribeInstancesFluentBuilder) -> Result<Vec<types::Instance>, CloudError> {
+    let reservations = call.into_paginator().items().send().try_collect().await;
+    let reservations = reservations.map_err(|error| Failure::read(DESCRIBE, &error).of_call())?;
+    Ok(reservations.into_iter().flat_map(|reservation| reservation.instances.unwrap_or_default()).collect())
+}
+
 fn incomplete(id: Option<&str>) -> CloudError {
     let id = id.unwrap_or("without an id");
     let operation = format!("{DESCRIBE} (it returned instance {id} without its type, zone, state or launch time)");
@@ -389,11 +383,8 @@ impl CloudProvider for Ec2Cloud {
         let mut found = Vec::new();
         for (name, values) in status::queries() {
             let call = self.client().describe_instance_status().filters(filter(name, values));
-            let mut pages = call.into_paginator().send();
-            while let Some(page) = pages.next().await {
-                let page = page.map_err(|error| Failure::read(DESCRIBE_STATUS, &error).of_call())?;
-                found.extend(page.instance_statuses.unwrap_or_default());
-            }
+            let statuses = call.into_paginator().items().send().try_collect().await;
+            found.extend(statuses.map_err(|error| Failure::read(DESCRIBE_STATUS, &error).of_call())?);
         }
         Ok(status::notices(&found, self.now()))
     }

@@ -21,7 +21,6 @@
 //! (AL2023), `bottlerocket`.
 
 mod bottlerocket;
-mod error;
 mod input;
 mod kubelet;
 mod labels;
@@ -32,8 +31,7 @@ mod tests;
 mod user_parts;
 mod yaml;
 
-pub use error::UserDataError;
-pub use input::{MAX_BYTES, UserDataInput};
+pub use input::{MAX_BYTES, UserDataError, UserDataInput};
 
 use model::node_class::AmiFamily;
 

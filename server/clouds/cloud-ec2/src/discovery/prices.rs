@@ -53,26 +53,19 @@ impl Ec2Cloud {
     }
 
     async fn products(&self, query: &ProductFilters) -> Result<Vec<String>, CallError> {
-        let invalid = |error: aws_sdk_pricing::error::BuildError| {
-            CallError::new(PRODUCTS, CallErrorClass::Refused, "InvalidRequest", error.to_string())
-        };
         let filter = |(field, value): &(&str, String)| {
-            Filter::builder().r#type(FilterType::TermMatch).field(*field).value(value).build().map_err(invalid)
+            Filter::builder().r#type(FilterType::TermMatch).field(*field).value(value).build()
         };
-        let filters = query.iter().map(filter).collect::<Result<Vec<_>, _>>()?;
+        let filters = query.iter().map(filter).collect::<Result<Vec<_>, _>>();
+        let filters = filters.map_err(|error| CallError::invalid_request(PRODUCTS, &error))?;
         let call = self.pricing().get_products().service_code(SERVICE).set_filters(Some(filters)).max_results(PAGE);
-        let mut pages = call.into_paginator().send();
-        let mut found = Vec::new();
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| CallError::read(PRODUCTS, &error))?;
-            found.extend(page.price_list.unwrap_or_default());
-        }
-        Ok(found)
+        let found = call.into_paginator().items().send().try_collect().await;
+        found.map_err(|error| CallError::read(PRODUCTS, &error))
     }
 
     /// Current spot prices of the region.
     pub(super) async fn read_spot_prices(&self) -> Result<PricesRead<SpotPrices>, CallError> {
-        let history = self.current_spot_prices(|error| CallError::read(SPOT_PRICES, error)).await?;
+        let history = self.current_spot_prices().await.map_err(|error| CallError::read(SPOT_PRICES, &error))?;
         let mut left_out = Vec::new();
         let prices = offerings::spot_prices(&history, &mut left_out);
         if prices.is_empty() {

@@ -29,7 +29,7 @@ fn an_unknown_outcome_is_never_reported_as_refused() {
 
 #[test]
 fn quotas_addresses_reservations_and_roles_concern_the_account_and_capacity_the_zone() {
-    for code in crate::error_class::CAPACITY {
+    for code in error_class::CAPACITY {
         let is_of_zone = ["InsufficientInstanceCapacity", "UnfulfillableCapacity", "Unsupported"].contains(code);
         assert_eq!(refusal_cause(code) == RefusalCause::Capacity, is_of_zone, "{code}");
     }

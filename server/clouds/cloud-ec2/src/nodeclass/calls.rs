@@ -44,24 +44,16 @@ fn code_of<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> &str {
 
 pub(super) async fn subnets(clients: &Clients, filters: &Filters) -> Result<Arc<[FoundSubnet]>, CallError> {
     let call = clients.ec2.describe_subnets().set_filters(Some(filters.to_ec2()));
-    let mut pages = call.max_results(SMALL_PAGE).into_paginator().send();
-    let mut found = Vec::new();
-    while let Some(page) = pages.next().await {
-        let page = page.map_err(|error| CallError::read(SUBNETS, &error))?;
-        found.extend(page.subnets().iter().filter_map(subnets::read));
-    }
-    Ok(found.into())
+    let found = call.max_results(SMALL_PAGE).into_paginator().items().send().try_collect().await;
+    let found = found.map_err(|error| CallError::read(SUBNETS, &error))?;
+    Ok(found.iter().filter_map(subnets::read).collect())
 }
 
 pub(super) async fn security_groups(clients: &Clients, filters: &Filters) -> Result<Arc<[FoundGroup]>, CallError> {
     let call = clients.ec2.describe_security_groups().set_filters(Some(filters.to_ec2()));
-    let mut pages = call.max_results(SMALL_PAGE).into_paginator().send();
-    let mut found = Vec::new();
-    while let Some(page) = pages.next().await {
-        let page = page.map_err(|error| CallError::read(SECURITY_GROUPS, &error))?;
-        found.extend(page.security_groups().iter().filter_map(security_groups::read));
-    }
-    Ok(found.into())
+    let found = call.max_results(SMALL_PAGE).into_paginator().items().send().try_collect().await;
+    let found = found.map_err(|error| CallError::read(SECURITY_GROUPS, &error))?;
+    Ok(found.iter().filter_map(security_groups::read).collect())
 }
 
 /// Images that can be launched, deprecated ones included.
@@ -70,13 +62,9 @@ pub(super) async fn images(clients: &Clients, request: &ImageRequest) -> Result<
     let owners = request.owners.iter().map(ToString::to_string).collect::<Vec<_>>();
     let call = clients.ec2.describe_images().set_filters(Some(filters.to_ec2())).include_deprecated(true);
     let call = call.set_owners((!owners.is_empty()).then_some(owners));
-    let mut pages = call.max_results(LARGE_PAGE).into_paginator().send();
-    let mut found = Vec::new();
-    while let Some(page) = pages.next().await {
-        let page = page.map_err(|error| CallError::read(IMAGES, &error))?;
-        found.extend(page.images().iter().filter_map(images::read));
-    }
-    Ok(found.into())
+    let found = call.max_results(LARGE_PAGE).into_paginator().items().send().try_collect().await;
+    let found = found.map_err(|error| CallError::read(IMAGES, &error))?;
+    Ok(found.iter().filter_map(images::read).collect())
 }
 
 pub(super) async fn reservations(
@@ -107,13 +95,8 @@ async fn reservation(clients: &Clients, id: &str) -> Result<Vec<CapacityReservat
 async fn filtered_reservations(clients: &Clients, filters: &Filters) -> Result<Vec<CapacityReservation>, CallError> {
     let filters = filters.clone().with("state", "active");
     let call = clients.ec2.describe_capacity_reservations().set_filters(Some(filters.to_ec2()));
-    let mut pages = call.max_results(LARGE_PAGE).into_paginator().send();
-    let mut found = Vec::new();
-    while let Some(page) = pages.next().await {
-        let page = page.map_err(|error| CallError::read(RESERVATIONS, &error))?;
-        found.extend(page.capacity_reservations.unwrap_or_default());
-    }
-    Ok(found)
+    let found = call.max_results(LARGE_PAGE).into_paginator().items().send().try_collect().await;
+    found.map_err(|error| CallError::read(RESERVATIONS, &error))
 }
 
 /// The value of a parameter; `None` when SSM says that there is no such parameter.
@@ -222,11 +205,8 @@ async fn create_profile(
 }
 
 fn iam_tags(tags: &BTreeMap<Text, Text>) -> Result<Vec<Tag>, CallError> {
-    let invalid = |error: aws_sdk_iam::error::BuildError| {
-        CallError::new(TAG_PROFILE, CallErrorClass::Refused, "InvalidRequest", error.to_string())
-    };
-    let tag = |(key, value): (&Text, &Text)| Tag::builder().key(&**key).value(&**value).build().map_err(invalid);
-    tags.iter().map(tag).collect()
+    let tag = |(key, value): (&Text, &Text)| Tag::builder().key(&**key).value(&**value).build();
+    tags.iter().map(tag).collect::<Result<_, _>>().map_err(|error| CallError::invalid_request(TAG_PROFILE, &error))
 }
 
 /// Tags change no launch, so a failure is logged only.

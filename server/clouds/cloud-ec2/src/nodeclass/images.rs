@@ -14,7 +14,7 @@ use model::{ClusterFacts, Requirement, Requirements, Text, Timestamp};
 pub(super) use alias::{AliasError, Variant, is_pinned, kubernetes_arch, variants};
 pub(super) use terms::{ImageRequest, ImageTerms, normalise};
 
-use super::outcome::{missing, unknown};
+use super::conditions::{missing, unknown};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FoundImage {

@@ -9,7 +9,7 @@ use model::Text;
 use model::node_class::{InstanceIdentity, NodeClassQuery, Resolution};
 use sha2::{Digest, Sha256};
 
-use super::outcome::missing;
+use super::conditions::missing;
 
 const MAX_NAME: usize = 128;
 

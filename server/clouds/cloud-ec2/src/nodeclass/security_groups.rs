@@ -6,8 +6,8 @@ use aws_sdk_ec2::types::SecurityGroup;
 use model::Text;
 use model::node_class::{Resolution, ResourceTerm, SecurityGroupEntry};
 
+use super::conditions::missing;
 use super::filters::{self, FilterNames, Filters};
-use super::outcome::missing;
 
 const NAMES: FilterNames = FilterNames { id: "group-id", name: Some("group-name") };
 

@@ -6,8 +6,8 @@ use aws_sdk_ec2::types::Subnet;
 use model::node_class::{Resolution, ResourceTerm, SubnetEntry};
 use model::{Text, Zone};
 
+use super::conditions::missing;
 use super::filters::{self, FilterNames, Filters};
-use super::outcome::missing;
 
 const NAMES: FilterNames = FilterNames { id: "subnet-id", name: None };
 

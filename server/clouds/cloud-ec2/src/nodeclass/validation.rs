@@ -7,10 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::Text;
 use model::node_class::{AmiFamily, NodeClassQuery, ReservationStatus, Resolution};
 
-use super::conditions::{AMIS_READY, INSTANCE_PROFILE_READY, SECURITY_GROUPS_READY, SUBNETS_READY};
+use super::conditions::{AMIS_READY, INSTANCE_PROFILE_READY, SECURITY_GROUPS_READY, SUBNETS_READY, missing, unknown};
 use super::eks::{AccessEntry, EksCluster};
 use super::images::unsupported_family;
-use super::outcome::{missing, unknown};
 use super::reservations::CAPACITY_BLOCK;
 use super::security_groups::FoundGroup;
 use super::subnets::FoundSubnet;

@@ -1,13 +1,11 @@
 //! User data of Bottlerocket: settings in TOML.
 
 mod settings;
-mod version;
 
 use model::Effect;
 use toml::{Table, Value};
 
-use super::error::UserDataError;
-use super::input::UserDataInput;
+use super::input::{UserDataError, UserDataInput};
 use super::kubelet::{self, Texts};
 use super::labels;
 
@@ -116,7 +114,7 @@ fn mount_command(version: Option<&str>) -> Table {
         |action: &str| vec!["apiclient", "ephemeral-storage", action].into_iter().map(str::to_owned).collect();
     let init: Vec<String> = command("init");
     let mut bind: Vec<String> = command("bind");
-    if !version.is_some_and(version::has_default_directories) {
+    if !version.is_some_and(has_default_directories) {
         bind.extend(DIRECTORIES.map(str::to_owned));
     }
     let mut table = Table::new();
@@ -124,4 +122,20 @@ fn mount_command(version: Option<&str>) -> Table {
     set(&mut table, "essential", true);
     set(&mut table, "mode", "always");
     table
+}
+
+/// The first version of Bottlerocket whose `apiclient ephemeral-storage bind` needs no directories.
+const DEFAULT_DIRECTORIES: (u32, u32, u32) = (1, 46, 0);
+
+/// Whether the image has default directories for local disks. `image` is a version (`1.46.0`), an
+/// alias (`bottlerocket@v1.46.0`) or the name of an image
+/// (`bottlerocket-aws-k8s-1.33-x86_64-v1.46.0-0d8a6d1c`). An unknown version has none.
+fn has_default_directories(image: &str) -> bool {
+    image.rsplit(['@', '-']).find_map(parse_version).is_some_and(|version| version >= DEFAULT_DIRECTORIES)
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32, u32)> {
+    let mut numbers = text.strip_prefix('v').unwrap_or(text).split('.').map(|number| number.parse().ok());
+    let version = (numbers.next()??, numbers.next()??, numbers.next()??);
+    numbers.next().is_none().then_some(version)
 }

@@ -7,8 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use model::{Millis, Resources, Text, quantity};
 
-use super::error::UserDataError;
-use super::input::UserDataInput;
+use super::input::{UserDataError, UserDataInput};
 
 /// Texts by name, in the order of output.
 pub(super) type Texts = BTreeMap<String, String>;

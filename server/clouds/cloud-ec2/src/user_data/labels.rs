@@ -6,8 +6,7 @@ use model::label_syntax::{LABEL_KEY, LABEL_VALUE, is_label_key, is_label_value};
 use model::labels::CAPACITY_TYPE;
 use model::{Effect, Labels, Taint, Text};
 
-use super::error::UserDataError;
-use super::input::UserDataInput;
+use super::input::{UserDataError, UserDataInput};
 
 /// Tells the controller that the kubelet has set all taints itself.
 const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";

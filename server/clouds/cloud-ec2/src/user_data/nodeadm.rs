@@ -5,8 +5,7 @@ use std::net::IpAddr;
 use model::{Effect, Labels, Taint};
 use serde_json::{Map, Value, json};
 
-use super::error::UserDataError;
-use super::input::UserDataInput;
+use super::input::{UserDataError, UserDataInput};
 use super::mime::{self, Part};
 use super::{kubelet, labels, user_parts, yaml};
 

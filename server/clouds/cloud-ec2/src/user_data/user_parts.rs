@@ -2,8 +2,7 @@
 
 use serde::Deserialize;
 
-use super::error::UserDataError;
-use super::input::MAX_BYTES;
+use super::input::{MAX_BYTES, UserDataError};
 use super::mime::{self, Part};
 
 /// The parts of `spec.userData`: those of a MIME document, a NodeConfig, or a script.

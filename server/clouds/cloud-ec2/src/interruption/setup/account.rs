@@ -200,10 +200,8 @@ impl QueueSetup {
 
     async fn put_target(&self, rule: &str, arn: &str) -> Result<(), CallError> {
         const ACTION: &str = "events:PutTargets";
-        let incomplete = |error: aws_sdk_eventbridge::error::BuildError| {
-            CallError::new(ACTION, CallErrorClass::Refused, "InvalidRequest", error.to_string())
-        };
-        let target = Target::builder().id(TARGET_ID).arn(arn).build().map_err(incomplete)?;
+        let target = Target::builder().id(TARGET_ID).arn(arn).build();
+        let target = target.map_err(|error| CallError::invalid_request(ACTION, &error))?;
         let answer = self.clients.events.put_targets().rule(rule).targets(target).send().await;
         let answer = answer.map_err(|error| CallError::read(ACTION, &error))?;
         match answer.failed_entries().first() {

@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use crate::user_data::error::UserDataError;
+use crate::user_data::input::UserDataError;
 
 /// Type of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Reads the user's own MIME document (RFC 2046, section 5.1).
 
 use super::Part;
-use crate::user_data::error::UserDataError;
+use crate::user_data::input::UserDataError;
 
 /// Whether `text` begins with a header of a MIME document.
 pub(in crate::user_data) fn is_document(text: &str) -> bool {
