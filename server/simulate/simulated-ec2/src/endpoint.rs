@@ -3,7 +3,6 @@
 mod admin;
 mod http;
 mod incoming;
-mod responses;
 mod state;
 
 use std::collections::BTreeMap;

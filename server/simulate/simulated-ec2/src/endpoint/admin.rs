@@ -8,7 +8,7 @@ use http::{Method, Response};
 use model::interruption::InterruptionKind;
 use serde_json::{Value, json};
 
-use super::responses::{plain, respond};
+use super::incoming::{plain, respond};
 use super::state::Shared;
 
 const JSON: &str = "application/json";

@@ -13,8 +13,7 @@ use serde_json::json;
 use tower::Service as TowerService;
 
 use super::admin;
-use super::incoming::{self, Incoming};
-use super::responses::{plain, respond};
+use super::incoming::{self, Incoming, plain, respond};
 use super::state::{Shared, State};
 use crate::account::{Answer, Context};
 use crate::api_error::ApiError;

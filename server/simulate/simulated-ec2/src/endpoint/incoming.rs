@@ -1,5 +1,6 @@
-//! Reads a request: its service, action and parameters.
+//! Reads a request: its service, action and parameters; and builds responses.
 
+use http::Response;
 use http::request::Parts;
 use serde_json::{Map, Value};
 
@@ -75,6 +76,17 @@ fn eks(path: &str) -> Option<(&'static str, Value)> {
 fn decode(segment: &str) -> String {
     let pair = segment.replace('+', "%2B");
     form_urlencoded::parse(pair.as_bytes()).next().map(|(name, _)| name.into_owned()).unwrap_or_default()
+}
+
+pub(super) fn plain(status: u16, body: &str) -> Response<String> {
+    respond(status, "text/plain", body.to_owned())
+}
+
+pub(super) fn respond(status: u16, content_type: &'static str, body: String) -> Response<String> {
+    let mut response = Response::new(body);
+    *response.status_mut() = http::StatusCode::from_u16(status).unwrap_or_default();
+    response.headers_mut().insert("content-type", http::HeaderValue::from_static(content_type));
+    response
 }
 
 #[cfg(test)]
