@@ -164,9 +164,4 @@ impl Assignments {
     pub fn iter(&self) -> impl Iterator<Item = (&PodKey, &Assignment)> {
         self.by_pod.iter()
     }
-
-    /// Keeps only assignments of pods for which `keep` holds.
-    pub fn retain_pods(&mut self, mut keep: impl FnMut(&PodKey) -> bool) {
-        self.retain(|pod, _| keep(pod));
-    }
 }

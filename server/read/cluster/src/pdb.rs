@@ -1,13 +1,14 @@
 //! PodDisruptionBudgets and `karpenter.sh/do-not-disrupt`: which pods cannot be evicted, and why.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::observation::{Key, Object, Observation};
 use super::record::{PodBudgetRecord, PodRecord};
-use super::removal_facts::pod_budget;
 use super::state::ClusterState;
+use model::removal::{PodBudget, RemovalPod};
 use model::taints::first_untolerated;
-use model::{NodeName, Taint, Timestamp};
+use model::{NodeName, Taint, Text, Timestamp};
 
 /// The taint of a drained node.
 static DRAIN: LazyLock<[Taint; 1]> = LazyLock::new(|| [Taint::of_drain()]);
@@ -78,5 +79,33 @@ impl ClusterState {
     pub fn drain_blockers(&self, node: &NodeName, now: Timestamp) -> Vec<String> {
         let evicted = self.pods_on(node).filter(|pod| !pod.terminating && pod.is_evicted_by_drains());
         evicted.filter_map(|pod| self.eviction_blocker(pod, now)).collect()
+    }
+}
+
+/// What the eviction of `pod` is judged by. The PodDisruptionBudgets that select it are added to `budgets`.
+pub fn removal_pod(state: &ClusterState, pod: &PodRecord, budgets: &mut BTreeMap<Text, PodBudget>) -> RemovalPod {
+    let mut pod_budgets = Vec::new();
+    for budget in state.pod_budgets_of(pod).filter(|_| !pod.mirror) {
+        let name = Text::from(format!("{}/{}", budget.namespace, budget.name));
+        budgets.insert(name.clone(), pod_budget(budget));
+        pod_budgets.push(name);
+    }
+    RemovalPod {
+        key: pod.key.clone(),
+        workload: pod.workload.clone(),
+        node_bound: pod.daemon.is_some() || pod.mirror,
+        terminating: pod.terminating,
+        ready: pod.ready,
+        tolerates_drain: !pod.is_evicted_by_drains(),
+        do_not_disrupt: pod.do_not_disrupt,
+        started: pod.started,
+        pod_budgets,
+    }
+}
+
+fn pod_budget(record: &PodBudgetRecord) -> PodBudget {
+    PodBudget {
+        allowed: usize::try_from(record.allowed).unwrap_or(0),
+        evicts_unhealthy_always: record.evicts_unhealthy_always,
     }
 }

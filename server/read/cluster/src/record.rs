@@ -46,7 +46,6 @@ pub struct PodRecord {
     pub uid: Text,
     /// The part of its specification that scheduling reads.
     pub shape: Arc<PodShape>,
-    /// `metadata.labels`.
     pub labels: Arc<Labels>,
     /// What its volumes require of the node.
     pub volumes: Option<Arc<VolumeAlternatives>>,
@@ -59,7 +58,6 @@ pub struct PodRecord {
     pub nominated: Option<NodeName>,
     /// `status.nominatedNodeName` set by this server.
     pub own_nomination: Option<NodeName>,
-    /// `status.phase`.
     pub phase: PodPhase,
     pub terminating: bool,
     /// Condition `PodScheduled`.
@@ -208,13 +206,10 @@ pub fn deployment_of<'n>(replica_set: &'n str, labels: &Labels) -> Option<&'n st
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeRecord {
     pub name: NodeName,
-    /// `metadata.uid`.
     pub uid: Text,
     /// `spec.providerID`, empty when unset.
     pub provider_id: ProviderId,
-    /// `metadata.labels`.
     pub labels: Labels,
-    /// `spec.taints`.
     pub taints: Vec<Taint>,
     /// `spec.unschedulable`, or part of the Node is unreadable, which might matter to a pod.
     pub unschedulable: bool,
@@ -227,9 +222,7 @@ pub struct NodeRecord {
     pub deleting: bool,
     /// `karpenter.sh/do-not-disrupt`; a Node that cannot be read completely is always protected.
     pub do_not_disrupt: Option<DoNotDisrupt>,
-    /// `status.allocatable`.
     pub allocatable: Resources,
-    /// `status.capacity`.
     pub capacity: Resources,
     pub created: Option<Timestamp>,
     /// The drain in its drain annotation.
@@ -280,9 +273,7 @@ pub struct ClaimRecord {
     pub requests: Resources,
     /// `status.providerID`, empty until it is launched.
     pub provider_id: ProviderId,
-    /// `status.capacity`.
     pub capacity: Resources,
-    /// `status.allocatable`.
     pub allocatable: Resources,
     pub deleting: bool,
     /// It was created by this product, or handed over to it; others are counted and never changed.
@@ -294,7 +285,6 @@ pub struct ClaimRecord {
     pub initialized_at: Option<Timestamp>,
     /// Digest of `status.conditions`.
     pub condition_digest: ConditionDigest,
-    /// `spec.terminationGracePeriod`.
     pub termination_grace_period: Option<Millis>,
     /// `spec.expireAfter`; `None` is `Never`.
     pub expire_after: Option<Millis>,
@@ -375,7 +365,6 @@ pub struct PoolDriftFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolMeta {
     pub uid: Text,
-    /// `metadata.generation`.
     pub generation: i64,
     pub deleting: bool,
     /// The annotation `fleetwright.dev/managed`, if `true` or `false`.
@@ -406,7 +395,6 @@ pub struct NamespaceRecord {
 pub struct PodBudgetRecord {
     /// Its namespace, which is that of the pods that it selects.
     pub namespace: Text,
-    /// `metadata.name`.
     pub name: Text,
     /// `spec.selector`, as one selector; `None` selects no pod.
     pub selector: Option<LabelSelector>,
@@ -439,11 +427,9 @@ impl PodBudgetRecord {
 /// An EC2NodeClass. Clusters with equal manifests share specification and status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClassRecord {
-    /// `metadata.name`.
     pub name: Text,
     /// `metadata.uid`; empty when unknown.
     pub uid: Text,
-    /// `metadata.generation`.
     pub generation: i64,
     pub deleting: bool,
     /// It carries the finalizer `karpenter.k8s.aws/termination`.

@@ -5,9 +5,9 @@
 //! so none of them is in it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use super::removal_facts::removal_pod;
+use super::distinct_values::DistinctValues;
+use super::pdb::removal_pod;
 use crate::{ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, PoolRecord};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
@@ -17,46 +17,22 @@ use model::{
     BoundPod, CapacityType, ClaimName, Labels, MicroUsd, Millis, Node, NodeName, NodePool, Offering, Pod, PodKey,
     PoolName, Text, Timestamp, VolumeAlternatives,
 };
-use rustc_hash::FxHashMap;
 
 /// The nodes of `input`, which is the planning input of `state`, with the pods that consolidation has moved within
 /// `move_interval`. The volumes of their pods are added to `input`.
 pub fn running_cluster(state: &ClusterState, input: &mut PlanningInput, move_interval: Millis) -> RunningCluster {
-    let volumes = Volumes::of(std::mem::take(&mut input.volume_sets));
+    let volumes = DistinctValues::of(std::mem::take(&mut input.volume_sets));
     let held = state.held_nodes().collect();
     let mut reader = Reader { state, now: input.now, move_interval, held, pod_budgets: BTreeMap::new(), volumes };
     let nodes = (0..).zip(&input.nodes).map(|(at, node)| reader.node(at, node)).collect();
     let Reader { pod_budgets, volumes, .. } = reader;
-    input.volume_sets = volumes.values;
+    input.volume_sets = volumes.into_values();
     RunningCluster { nodes, pod_budgets, policies: policies(state) }
 }
 
 fn policies(state: &ClusterState) -> BTreeMap<PoolName, model::DisruptionPolicy> {
     let managed = state.pools().filter(|record| state.unmanaged_reason(record).is_none());
     managed.map(|record| (record.pool.name.clone(), record.disruption.clone())).collect()
-}
-
-/// Distinct volumes of pods in the order of insertion: the decision log refers to them by content.
-struct Volumes {
-    values: Vec<VolumeAlternatives>,
-    by_value: FxHashMap<VolumeAlternatives, u32>,
-}
-
-impl Volumes {
-    fn of(values: Vec<VolumeAlternatives>) -> Self {
-        let by_value = values.iter().cloned().zip(0..).collect();
-        Self { values, by_value }
-    }
-
-    fn index(&mut self, volumes: &Arc<VolumeAlternatives>) -> u32 {
-        if let Some(known) = self.by_value.get(&**volumes) {
-            return *known;
-        }
-        let next = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
-        self.values.push(VolumeAlternatives::clone(volumes));
-        self.by_value.insert(VolumeAlternatives::clone(volumes), next);
-        next
-    }
 }
 
 struct Reader<'s> {
@@ -67,7 +43,8 @@ struct Reader<'s> {
     /// Nodes with room that a hold booked.
     held: BTreeSet<NodeName>,
     pod_budgets: BTreeMap<Text, PodBudget>,
-    volumes: Volumes,
+    /// In the order of insertion, as the decision log refers to them by content.
+    volumes: DistinctValues<VolumeAlternatives>,
 }
 
 impl Reader<'_> {

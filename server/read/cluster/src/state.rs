@@ -1,10 +1,10 @@
 //! Observed state of one cluster, with the indices that decisions need.
 
 mod attach_limits;
-mod parts;
 mod updates;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -12,16 +12,17 @@ use super::assignments::Assignments;
 use super::auxiliary::AuxiliaryRecords;
 use super::bookings::Bookings;
 use super::drift_evidence::DriftEvidence;
-use super::launch_catalogues::LaunchCatalogues;
 use super::observation::ClusterSnapshot;
 use super::pod_table::PodTable;
 use super::recent_moves::RecentMoves;
 use super::record::{
-    ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodRecord, PoolRecord, ProblemRecord,
+    ClaimRecord, ClassRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodRecord, PoolRecord,
+    ProblemRecord,
 };
 use super::replacement::Replacement;
 use super::target::Target;
-use model::{ClaimName, Labels, NodeName, PodKey, PoolName, ProviderId, Text, Timestamp};
+use model::attach_limits::{AttachLimits, LoweredCatalogues};
+use model::{ClaimName, ClusterFacts, Labels, NodeName, PodKey, PoolName, ProviderId, Text, Timestamp};
 
 /// Observed state of one cluster. No result depends on the order of a hash table, so that iteration
 /// order is deterministic.
@@ -74,6 +75,23 @@ pub struct ClusterState {
     assignments: Assignments,
     /// Room that holds book; written by the controller.
     bookings: Bookings,
+}
+
+/// Catalogues for new nodes: those of the NodePools, with the attach limits that CSINodes of the same instance type show.
+/// They are kept with the state, and not made for each plan: what is compiled from a catalogue is found by its address.
+#[derive(Debug, Clone, Default)]
+struct LaunchCatalogues {
+    /// Of the Nodes that have an instance type and are initialized.
+    limits: AttachLimits,
+    lowered: LoweredCatalogues,
+    /// Whether a limit or the catalogue of a NodePool may have changed since `lowered` was made.
+    is_stale: bool,
+}
+
+impl LaunchCatalogues {
+    fn mark_stale(&mut self) {
+        self.is_stale = true;
+    }
 }
 
 impl ClusterState {
@@ -424,5 +442,78 @@ impl ClusterState {
     #[must_use]
     pub fn other_scheduler_of<'p>(&self, pod: &'p PodRecord) -> Option<&'p Text> {
         self.auxiliary().schedulers().other(pod.other_scheduler.as_ref()?)
+    }
+}
+
+/// EC2NodeClasses, and what new nodes need to join the cluster.
+impl ClusterState {
+    /// EC2NodeClasses, by name.
+    pub fn classes(&self) -> impl Iterator<Item = &ClassRecord> {
+        self.auxiliary().classes()
+    }
+
+    /// The EC2NodeClass of that name.
+    #[must_use]
+    pub fn class(&self, name: &Text) -> Option<&ClassRecord> {
+        self.auxiliary().class(name)
+    }
+
+    /// What new nodes need to join the cluster, as its agent reported it last; empty before.
+    #[must_use]
+    pub fn facts(&self) -> &Arc<ClusterFacts> {
+        self.auxiliary().facts()
+    }
+
+    /// Replaces the facts. They stay when a snapshot replaces all objects.
+    pub fn set_facts(&mut self, facts: Arc<ClusterFacts>) {
+        self.auxiliary_mut().set_facts(facts);
+    }
+}
+
+/// Parts of the state that are written by the modules beside it, each of which keeps its part consistent.
+impl ClusterState {
+    pub(crate) fn assignments_mut(&mut self) -> &mut Assignments {
+        &mut self.assignments
+    }
+
+    pub(crate) fn bookings(&self) -> &Bookings {
+        &self.bookings
+    }
+
+    pub(crate) fn bookings_mut(&mut self) -> &mut Bookings {
+        &mut self.bookings
+    }
+
+    pub(crate) fn replacements_mut(&mut self) -> &mut BTreeMap<ClaimName, Replacement> {
+        &mut self.replacements
+    }
+
+    pub(crate) fn recent_moves(&self) -> &RecentMoves {
+        &self.recent_moves
+    }
+
+    pub(crate) fn recent_moves_mut(&mut self) -> &mut RecentMoves {
+        &mut self.recent_moves
+    }
+
+    pub(crate) fn auxiliary(&self) -> &AuxiliaryRecords {
+        &self.auxiliary
+    }
+
+    /// Nodes with the taint of a removal, whoever set it.
+    pub(crate) fn disrupted_nodes(&self) -> &BTreeSet<NodeName> {
+        &self.disrupted_nodes
+    }
+
+    pub(crate) fn evidence(&self) -> &DriftEvidence {
+        &self.evidence
+    }
+
+    pub(crate) fn evidence_mut(&mut self) -> &mut DriftEvidence {
+        &mut self.evidence
+    }
+
+    pub(crate) fn auxiliary_mut(&mut self) -> &mut AuxiliaryRecords {
+        &mut self.auxiliary
     }
 }

@@ -5,8 +5,7 @@ use model::labels::{INSTANCE_TYPE, NODEPOOL};
 use model::offering::SharedCatalogue;
 use model::{NodeName, NodePool, Text};
 
-use super::ClusterState;
-use crate::launch_catalogues::LaunchCatalogues;
+use super::{ClusterState, LaunchCatalogues};
 use crate::record::{AttachRecord, NodeRecord};
 
 impl ClusterState {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use super::ClusterState;
 use crate::observation::{ClusterSnapshot, Key, Object, Observation};
-use crate::pod_placement::PodPlacement;
 use crate::record::{ClaimRecord, NodeRecord, PodRecord};
 use crate::successors::PodDemand;
 use crate::target::Target;
@@ -277,5 +276,20 @@ fn set_membership<N: Clone + Ord>(names: &mut BTreeSet<N>, name: &N, wanted: boo
         names.insert(name.clone());
     } else {
         names.remove(name);
+    }
+}
+
+/// The parts of a pod that concern its node.
+#[derive(PartialEq, Eq)]
+struct PodPlacement {
+    /// The node, unless the pod has ended.
+    node: Option<NodeName>,
+    terminating: bool,
+    uid: Text,
+}
+
+impl PodPlacement {
+    fn of(pod: &PodRecord) -> Self {
+        Self { node: pod.live_node().cloned(), terminating: pod.terminating, uid: pod.uid.clone() }
     }
 }
