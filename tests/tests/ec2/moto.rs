@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use cloud::conformance::{self, CASES, Fixture};
-use cloud::provider::LaunchRequest;
+use cloud::provider::{CloudProvider, LaunchRequest};
 use cloud_ec2::Ec2Cloud;
 use model::Millis;
 
@@ -95,9 +95,7 @@ async fn subnet(server: &MotoServer, zone: &str) -> String {
 }
 
 impl Fixture for Moto<'_> {
-    type Provider = Ec2Cloud;
-
-    fn provider(&self) -> &Ec2Cloud {
+    fn provider(&self) -> &dyn CloudProvider {
         &self.provider
     }
 

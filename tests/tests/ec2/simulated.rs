@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use cloud::conformance::{CLUSTER, FaultyFixture, Fixture};
-use cloud::provider::{LaunchRequest, Override};
+use cloud::provider::{CloudProvider, LaunchRequest, Override};
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use cloud_ec2::Ec2Cloud;
 use model::{Millis, Timestamp};
@@ -50,9 +50,7 @@ fn settings() -> AccountSettings {
 }
 
 impl Fixture for Simulated {
-    type Provider = Ec2Cloud;
-
-    fn provider(&self) -> &Ec2Cloud {
+    fn provider(&self) -> &dyn CloudProvider {
         &self.provider
     }
 

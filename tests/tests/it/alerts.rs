@@ -3,6 +3,7 @@
 //! Their times are shortened: how long each waits is tried by `promtool test rules` (`monitoring`). Those of a real cloud are
 //! tried with the simulated EC2 (the test target `ec2`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 

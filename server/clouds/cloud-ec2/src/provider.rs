@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::Credentials;
 use aws_sdk_ec2::operation::describe_instances::builders::DescribeInstancesFluentBuilder;
@@ -324,6 +325,7 @@ fn was_terminated(change: &InstanceStateChange) -> bool {
     change.previous_state().and_then(|state| state.name()) == Some(&InstanceStateName::Terminated)
 }
 
+#[async_trait]
 impl CloudProvider for Ec2Cloud {
     fn terms(&self, request: &LaunchRequest) -> Text {
         let resolved = self.launches.resolve(request, &self.settings.region, self.now());

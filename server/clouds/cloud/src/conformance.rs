@@ -29,10 +29,7 @@ pub const CLUSTER_UID: &str = "uid-1";
 /// A provider, and the cloud behind it.
 pub trait Fixture {
     /// The provider under test.
-    type Provider: CloudProvider;
-
-    /// The provider.
-    fn provider(&self) -> &Self::Provider;
+    fn provider(&self) -> &dyn CloudProvider;
 
     /// An order for the NodeClaim `claim` of [`CLUSTER`], with a token of that claim. It has two overrides or more in
     /// different zones; all have capacity, and the cloud launches the first one while it has.

@@ -6,8 +6,9 @@
 //! refused. Listings may lag behind launches and terminations.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
+
+use async_trait::async_trait;
 
 use crate::notice::Notice;
 pub use model::InstanceDetails;
@@ -368,6 +369,7 @@ impl Instance {
 }
 
 /// A cloud provider. Calls may be concurrent.
+#[async_trait]
 pub trait CloudProvider: Send + Sync {
     /// What the provider's settings add to `request` (subnets, launch template, tags), as text. It
     /// is recorded with the order before the first call and returned in [`LaunchRequest::terms`],
@@ -383,7 +385,7 @@ pub trait CloudProvider: Send + Sync {
     /// # Errors
     /// [`CloudError`]; only after `RequestLimitExceeded` and `Unknown` may the same request still
     /// succeed.
-    fn launch(&self, request: &LaunchRequest) -> impl Future<Output = Result<LaunchOutcome, CloudError>> + Send;
+    async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError>;
 
     /// Terminates an instance of `owner`. Success means that termination has begun;
     /// [`CloudProvider::describe`] shows its end. The tags determine the owner: the NodeClaims that
@@ -392,38 +394,38 @@ pub trait CloudProvider: Send + Sync {
     /// # Errors
     /// [`CloudError::NotFound`] when it is terminated already, [`CloudError::Foreign`] when it
     /// belongs to another cluster, else the failure.
-    fn terminate(&self, id: &str, owner: Owner<'_>) -> impl Future<Output = Result<(), CloudError>> + Send;
+    async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError>;
 
     /// Describes one instance.
     ///
     /// # Errors
     /// [`CloudError::NotFound`] when the id is unknown or was terminated long ago.
-    fn describe(&self, id: &str) -> impl Future<Output = Result<Instance, CloudError>> + Send;
+    async fn describe(&self, id: &str) -> Result<Instance, CloudError>;
 
     /// All instances of `cluster` that are not terminated. May lag behind.
     ///
     /// # Errors
     /// [`CloudError`] when the listing is incomplete; callers must not use a part of it.
-    fn list(&self, cluster: &ClusterName) -> impl Future<Output = Result<Vec<Instance>, CloudError>> + Send;
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Instance>, CloudError>;
 
     /// All managed instances of this account and region that are not terminated, of any cluster.
     /// May lag behind.
     ///
     /// # Errors
     /// [`CloudError`] when the listing is incomplete; callers must not use a part of it.
-    fn list_all(&self) -> impl Future<Output = Result<Vec<Instance>, CloudError>> + Send;
+    async fn list_all(&self) -> Result<Vec<Instance>, CloudError>;
 
     /// Looks up what an EC2NodeClass selects, and checks what its launches need. Never fails: what
     /// could not be looked up is a condition of the result.
-    fn resolve_node_class(&self, query: &NodeClassQuery) -> impl Future<Output = ResolvedNodeClass> + Send;
+    async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass;
 
     /// Notices about instances whose status checks fail, or that have scheduled events. A status that lasts has
     /// the same notice in each call, until it is repeated. A cloud without instance status has none.
     ///
     /// # Errors
     /// [`CloudError`] when the status could not be read.
-    fn status_notices(&self) -> impl Future<Output = Result<Vec<Notice>, CloudError>> + Send {
-        std::future::ready(Ok(Vec::new()))
+    async fn status_notices(&self) -> Result<Vec<Notice>, CloudError> {
+        Ok(Vec::new())
     }
 
     /// What the cloud says itself about the instances that `asked` names by their ids, as far as it can show what their
@@ -432,19 +434,16 @@ pub trait CloudProvider: Send + Sync {
     ///
     /// # Errors
     /// [`CloudError`] when the instances could not be looked up.
-    fn shown_notices(
-        &self,
-        asked: &[(Text, InterruptionKind)],
-    ) -> impl Future<Output = Result<Option<Vec<Notice>>, CloudError>> + Send {
+    async fn shown_notices(&self, asked: &[(Text, InterruptionKind)]) -> Result<Option<Vec<Notice>>, CloudError> {
         let _notices_are_its_own = asked;
-        std::future::ready(Ok(None))
+        Ok(None)
     }
 
     /// Events since the last call; `None` when the cloud was not asked, because no question is due yet.
     ///
     /// # Errors
     /// [`CloudError`] when the events could not be fetched; none is lost.
-    fn events(&self) -> impl Future<Output = Result<Option<Vec<CloudEvent>>, CloudError>> + Send;
+    async fn events(&self) -> Result<Option<Vec<CloudEvent>>, CloudError>;
 }
 
 #[cfg(test)]

@@ -13,6 +13,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use cloud::catalogue::Snapshot;
+#[cfg(feature = "ec2")]
+use cloud::provider::CloudProvider;
+#[cfg(feature = "ec2")]
+use cloud_ec2::Ec2Cloud;
 use manifests::Source;
 
 #[cfg(feature = "ec2")]
@@ -118,19 +122,19 @@ async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Resu
     let process = process_name(&config.lease.owner);
     let refreshes = Refreshes { config: config.cloud.refresh, process: process.clone() };
     let default_endpoint = config.cloud.endpoint.clone();
+    let mut clouds = Vec::new();
     let connect = async |store: &Arc<dyn Store>, regions: &[CloudRegion]| {
-        let mut clouds = Vec::with_capacity(regions.len());
         for CloudRegion { scope, entry } in regions {
             let budget = StoreBudget::new(Arc::clone(store), scope.clone(), process.clone());
             let budget = Arc::new(budget.with_percent(entry.api_limit_percent));
             let settings = cloud_settings(entry, default_endpoint.as_deref());
-            clouds.push(cloud_ec2::Ec2Cloud::connect_within(settings, clock::now, budget).await);
+            clouds.push(Arc::new(Ec2Cloud::connect_within(settings, clock::now, budget).await));
         }
-        clouds
+        clouds.iter().map(|cloud| Arc::clone(cloud) as Arc<dyn CloudProvider>).collect()
     };
     let components = serve::components(config, catalogue, connect).await?;
-    let refreshers = refreshes.of(&components)?;
-    let mut server = start_with_queues(components).await?;
+    let refreshers = refreshes.of(&components, &clouds)?;
+    let mut server = start_with_queues(components, &clouds).await?;
     for refresher in refreshers {
         server.run_beside(|stop| refresher.run(stop));
     }
@@ -147,7 +151,7 @@ struct Refreshes {
 #[cfg(feature = "ec2")]
 impl Refreshes {
     /// The refreshers of those accounts and regions whose catalogue is read.
-    fn of(&self, components: &ServerComponents<cloud_ec2::Ec2Cloud>) -> anyhow::Result<Vec<Refresher>> {
+    fn of(&self, components: &ServerComponents, clouds: &[Arc<Ec2Cloud>]) -> anyhow::Result<Vec<Refresher>> {
         let start =
             StartCatalogue { prices: read_snapshot(components.catalogue.as_ref())?, hardware: read_snapshot(None)? };
         if let Some(file) = &components.catalogue {
@@ -156,12 +160,12 @@ impl Refreshes {
                 "cloud.catalogue is used until the catalogue was read from AWS; set cloud.*-refresh-interval to 0s to keep it"
             );
         }
-        let refresher = |region: &RegionComponents<cloud_ec2::Ec2Cloud>| {
-            let of = (region.scope.clone(), Arc::clone(&region.cloud), region.published.clone()?);
+        let refresher = |(region, cloud): (&RegionComponents, &Arc<Ec2Cloud>)| {
+            let of = (region.scope.clone(), Arc::clone(cloud), region.published.clone()?);
             let conditions = Arc::clone(&components.conditions);
             Some(Refresher::new(of, start.clone(), self.config, (&self.process, conditions)))
         };
-        Ok(components.regions.iter().filter_map(refresher).collect())
+        Ok(components.regions.iter().zip(clouds).filter_map(refresher).collect())
     }
 }
 
@@ -177,13 +181,13 @@ fn cloud_settings(entry: &AccountEntry, default_endpoint: Option<&str>) -> cloud
 
 /// Starts a server that receives the notices of the queue of each account and region.
 #[cfg(feature = "ec2")]
-async fn start_with_queues(components: ServerComponents<cloud_ec2::Ec2Cloud>) -> anyhow::Result<Server> {
-    let receiver = |region: &RegionComponents<cloud_ec2::Ec2Cloud>| {
-        let queue = region.cloud.interruption_queue(region.interruption_queue.as_deref()?);
+async fn start_with_queues(components: ServerComponents, clouds: &[Arc<Ec2Cloud>]) -> anyhow::Result<Server> {
+    let receiver = |(region, cloud): (&RegionComponents, &Arc<Ec2Cloud>)| {
+        let queue = cloud.interruption_queue(region.interruption_queue.as_deref()?);
         let conditions = Arc::clone(&components.conditions);
         Some(Receiver::new(queue, Arc::clone(&components.store), region.scope.clone(), conditions))
     };
-    let receivers: Vec<Arc<Receiver>> = components.regions.iter().filter_map(receiver).collect();
+    let receivers: Vec<Arc<Receiver>> = components.regions.iter().zip(clouds).filter_map(receiver).collect();
     let mut server = Server::start(components).await?;
     for receiver in receivers {
         server.run_beside(|stop| receiver.run(stop));

@@ -90,13 +90,13 @@ pub(crate) fn admissions_of_each(loops: usize) -> usize {
 }
 
 /// The parts of the control loop.
-pub(crate) struct ControlLoop<C> {
+pub(crate) struct ControlLoop {
     /// What all clusters share, the settings among it.
     pub(crate) region_state: Arc<RegionState>,
     pub(crate) planners: Arc<PlannerThreads>,
     pub(crate) sessions: Sessions,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) cloud: Arc<C>,
+    pub(crate) cloud: Arc<dyn CloudProvider>,
     pub(crate) lease: LeaseConfig,
     /// The account and region that instances are launched in.
     pub(crate) region: Scope,
@@ -138,11 +138,11 @@ impl Next {
     }
 }
 
-struct LoopState<C> {
+struct LoopState {
     coordinator: Coordinator,
-    clusters: Clusters<C>,
+    clusters: Clusters,
     sessions: Sessions,
-    runner: Arc<CallRunner<C>>,
+    runner: Arc<CallRunner>,
     plans: mpsc::UnboundedReceiver<PlanAnswer>,
     lease_renewal: LeaseRenewalThread,
     calls: JoinSet<Input>,
@@ -153,7 +153,7 @@ struct LoopState<C> {
     syncs_counters: bool,
 }
 
-impl<C: CloudProvider + 'static> ControlLoop<C> {
+impl ControlLoop {
     /// Runs until `stop`; then makes no further decision, lets calls in flight end and releases
     /// every lease.
     ///
@@ -228,8 +228,8 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
     }
 }
 
-impl<C: CloudProvider + 'static> LoopState<C> {
-    fn new(parts: ControlLoop<C>, renewal: Duration) -> std::io::Result<Self> {
+impl LoopState {
+    fn new(parts: ControlLoop, renewal: Duration) -> std::io::Result<Self> {
         let ControlLoop { region_state: shared, planners, sessions, store, cloud, lease, region, views, .. } = parts;
         let (latencies, heartbeat) = (parts.latencies, parts.heartbeat);
         // Differs in each run of the process.

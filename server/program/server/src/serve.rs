@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use cloud::provider::CloudProvider;
-use cloud::simulated::ClockedCloud;
 use controller::disruption_allowance::DisruptionShare;
 use controller::search_allowance::SearchSettings;
 use controller::{ClassFacts, DisruptionOutcome, DisruptionRequest, NewPlanner, PlanError, PlanOutcome, Planner};
@@ -78,7 +77,7 @@ const EVENTS_WAITING: usize = 1024;
 /// Threads for HTTP: two, so that a large response does not delay a health check.
 const PAGE_THREADS: usize = 2;
 
-pub struct ServerComponents<C = ClockedCloud> {
+pub struct ServerComponents {
     pub grpc: SocketAddr,
     /// Where other replicas reach the gRPC listener; `None` for its own address, unless that is unspecified.
     pub advertised: Option<String>,
@@ -92,7 +91,7 @@ pub struct ServerComponents<C = ClockedCloud> {
     pub own: Option<LocalPostgres>,
     pub retention: Retention,
     /// Accounts and regions, in the order of the entries that `rules` number; at least one.
-    pub regions: Vec<RegionComponents<C>>,
+    pub regions: Vec<RegionComponents>,
     /// Which account and region each cluster belongs to.
     pub rules: ClusterRules,
     pub settings: controller::Settings,
@@ -111,37 +110,6 @@ pub struct ServerComponents<C = ClockedCloud> {
     pub shared: BTreeMap<String, String>,
     /// Whether what the server depends on works.
     pub conditions: Arc<Conditions>,
-}
-
-impl<C> ServerComponents<C> {
-    /// These components with `cloud` in every account and region.
-    pub fn with_cloud<D>(self, cloud: Arc<D>) -> ServerComponents<D> {
-        let with_cloud = |region: RegionComponents<C>| {
-            let RegionComponents { scope, interruption_queue, published, .. } = region;
-            RegionComponents { scope, interruption_queue, published, cloud: Arc::clone(&cloud) }
-        };
-        ServerComponents {
-            regions: self.regions.into_iter().map(with_cloud).collect(),
-            rules: self.rules,
-            grpc: self.grpc,
-            advertised: self.advertised,
-            http: self.http,
-            authorizer: self.authorizer,
-            certificates: self.certificates,
-            store: self.store,
-            own: self.own,
-            retention: self.retention,
-            settings: self.settings,
-            planner: self.planner,
-            lease: self.lease,
-            session_memory: self.session_memory,
-            simulated: self.simulated,
-            reads_interruptions: self.reads_interruptions,
-            catalogue: self.catalogue,
-            shared: self.shared,
-            conditions: self.conditions,
-        }
-    }
 }
 
 pub struct Server {
@@ -193,10 +161,10 @@ pub(crate) async fn until_stopped(
 ///
 /// # Errors
 /// A component could not start.
-pub async fn start<C: CloudProvider + 'static>(
+pub async fn start(
     config: Config,
     catalogue: Option<Source>,
-    cloud: C,
+    cloud: Arc<dyn CloudProvider>,
     planner: NewPlanner,
 ) -> anyhow::Result<Server> {
     let connect = async |_: &Arc<dyn Store>, _: &[CloudRegion]| vec![cloud];
@@ -207,11 +175,11 @@ pub async fn start<C: CloudProvider + 'static>(
 ///
 /// # Errors
 /// A certificate, the trust file or the store could not be opened.
-pub(crate) async fn components<C>(
+pub(crate) async fn components(
     config: Config,
     catalogue: Option<Source>,
-    connect: impl AsyncFnOnce(&Arc<dyn Store>, &[CloudRegion]) -> Vec<C>,
-) -> anyhow::Result<ServerComponents<C>> {
+    connect: impl AsyncFnOnce(&Arc<dyn Store>, &[CloudRegion]) -> Vec<Arc<dyn CloudProvider>>,
+) -> anyhow::Result<ServerComponents> {
     note_gates_without_effect(&config.control);
     // What a configuration can have wrong stops the start before a store is opened or made, and before a listener opens.
     let certificates = config.listen.tls.clone().map(Certificates::read).transpose()?;
@@ -225,7 +193,7 @@ pub(crate) async fn components<C>(
     let reread_window = (!is_simulated).then(|| config.cloud.refresh.shortest()).flatten();
     let regions = regions.into_iter().zip(clouds).map(|(CloudRegion { scope, entry }, cloud)| RegionComponents {
         scope,
-        cloud: Arc::new(cloud),
+        cloud,
         interruption_queue: entry.interruption_queue,
         published: reread_window.map(PublishedCatalogue::new),
     });
@@ -463,7 +431,7 @@ impl Server {
     ///
     /// # Errors
     /// A listener or thread could not start, or the store failed.
-    pub async fn start<C: CloudProvider + 'static>(components: ServerComponents<C>) -> anyhow::Result<Self> {
+    pub async fn start(components: ServerComponents) -> anyhow::Result<Self> {
         let (grpc_listener, http_listener) = (listen(components.grpc).await?, listen(components.http).await?);
         let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
         let [grpc_limits, http_limits] = ConnectionLimits::of_this_process();

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use cloud::provider::CloudProvider;
 use model::{ClusterName, Millis};
 
 use agent_session::SessionMemory;
@@ -63,7 +64,7 @@ const NAMES: [&str; 6] = ["amber", "blue", "coral", "dune", "ember", "fern"];
 pub async fn run(plan: Plan) -> anyhow::Result<bool> {
     let stop = serve::shutdown_signal();
     let cloud = DemoCloud::new(&plan)?;
-    let components = components(&plan);
+    let components = components(&plan, cloud.simulated());
     let (store, scope) = (Arc::clone(&components.store), components.regions[0].scope.clone());
     let server = cloud.start_server(components).await?;
     print(&format!("live page: http://{}/\n", server.http))?;
@@ -141,7 +142,7 @@ fn guardrails() -> GuardrailSettings {
     GuardrailSettings { launches: scaled(defaults.launches), removals: scaled(defaults.removals), ..defaults }
 }
 
-fn components(plan: &Plan) -> ServerComponents<()> {
+fn components(plan: &Plan, cloud: Arc<dyn CloudProvider>) -> ServerComponents {
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     ServerComponents {
         grpc: loopback(0),
@@ -167,7 +168,7 @@ fn components(plan: &Plan) -> ServerComponents<()> {
         lease: LeaseConfig { owner: "demo".to_owned(), duration: Duration::from_secs(30) },
         regions: vec![RegionComponents::new(
             Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },
-            Arc::new(()),
+            cloud,
         )],
         conditions: Arc::default(),
         rules: ClusterRules::all_in_one(),

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use cloud::conformance::{FaultyFixture, Fixture};
-use cloud::provider::{LaunchRequest, Override};
+use cloud::provider::{CloudProvider, LaunchRequest, Override};
 use cloud_ec2::Ec2Cloud;
 use model::{Millis, Timestamp};
 use serde_json::json;
@@ -44,9 +44,7 @@ fn add_roles(account: &mut AccountSettings) {
 }
 
 impl Fixture for Confined {
-    type Provider = Ec2Cloud;
-
-    fn provider(&self) -> &Ec2Cloud {
+    fn provider(&self) -> &dyn CloudProvider {
         &self.provider
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use model::{ClusterName, Text};
 
 use super::{CLUSTER, CLUSTER_UID, FaultyFixture, Fixture, cluster, launched, owner, settle};
-use crate::provider::{CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchRequest, Owner};
+use crate::provider::{CloudError, CloudEvent, Instance, InstanceState, LaunchRequest, Owner};
 
 /// An id that no cloud has given.
 const UNKNOWN: &str = "i-0fedcba9876543210";

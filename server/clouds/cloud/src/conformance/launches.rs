@@ -3,7 +3,7 @@
 use model::{RefusalCause, Text};
 
 use super::{CLUSTER, FaultyFixture, Fixture, launched};
-use crate::provider::{CloudError, CloudProvider, LaunchRequest, MAX_OVERRIDES, Override};
+use crate::provider::{CloudError, LaunchRequest, MAX_OVERRIDES, Override};
 
 /// The same order, sent three times, is one instance.
 pub async fn one_token_launches_one_instance_however_often_it_is_sent<F: Fixture>(fixture: &F) {

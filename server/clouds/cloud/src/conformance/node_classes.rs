@@ -6,7 +6,6 @@ use model::Text;
 use model::node_class::{NodeClassQuery, NodeClassSpec, NodeClassStatus, RESOLVED_CONDITIONS};
 
 use super::{CLUSTER_UID, FaultyFixture, Fixture, cluster};
-use crate::provider::CloudProvider;
 
 /// What is not in the account is a condition of the result.
 pub async fn every_condition_of_a_node_class_is_resolved<F: Fixture>(fixture: &F) {

@@ -62,9 +62,7 @@ fn order(claim: &str) -> LaunchRequest {
 }
 
 impl Fixture for InProcess {
-    type Provider = ClockedCloud;
-
-    fn provider(&self) -> &ClockedCloud {
+    fn provider(&self) -> &dyn CloudProvider {
         &self.cloud
     }
 

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{ClusterName, Timestamp};
 
@@ -43,6 +44,7 @@ impl ClockedCloud {
     }
 }
 
+#[async_trait]
 impl CloudProvider for ClockedCloud {
     async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError> {
         self.cloud().launch(request, self.now())

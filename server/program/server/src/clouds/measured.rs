@@ -1,7 +1,6 @@
 //! A cloud provider whose calls are counted and timed, for metrics, and report whether the cloud answers.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -33,12 +32,11 @@ pub(crate) struct CloudCalls {
 }
 
 impl CloudCalls {
-    /// Times a call until it is answered. One that is given up is not counted. Calls of an SDK are large values, and so are
-    /// passed as pointers: by value, the frames of those that await them would exceed the stack of a thread.
+    /// Times a call until it is answered. One that is given up is not counted.
     async fn measure<T>(
         &self,
         method: usize,
-        call: Pin<Box<impl Future<Output = Result<T, CloudError>> + Send>>,
+        call: impl Future<Output = Result<T, CloudError>>,
     ) -> Result<T, CloudError> {
         let begun = Instant::now();
         let answer = call.await;
@@ -83,17 +81,16 @@ impl CloudCalls {
 }
 
 /// A provider whose calls are counted.
-#[derive(Debug)]
-pub(crate) struct MeasuredCloud<C> {
-    cloud: Arc<C>,
+pub(crate) struct MeasuredCloud {
+    cloud: Arc<dyn CloudProvider>,
     scope: Scope,
     conditions: Arc<Conditions>,
     calls: &'static CloudCalls,
 }
 
-impl<C> MeasuredCloud<C> {
+impl MeasuredCloud {
     /// The cloud of an account and region, whose calls are counted among those of the process.
-    pub(crate) fn new(cloud: Arc<C>, scope: Scope, conditions: Arc<Conditions>) -> Self {
+    pub(crate) fn new(cloud: Arc<dyn CloudProvider>, scope: Scope, conditions: Arc<Conditions>) -> Self {
         Self { cloud, scope, conditions, calls: &CALLS }
     }
 
@@ -118,30 +115,31 @@ impl<C> MeasuredCloud<C> {
     }
 }
 
-impl<C: CloudProvider> CloudProvider for MeasuredCloud<C> {
+#[tonic::async_trait]
+impl CloudProvider for MeasuredCloud {
     fn terms(&self, request: &LaunchRequest) -> Text {
         self.cloud.terms(request)
     }
 
     async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError> {
-        self.report(CloudAction::Launch, self.calls.measure(0, Box::pin(self.cloud.launch(request))).await)
+        self.report(CloudAction::Launch, self.calls.measure(0, self.cloud.launch(request)).await)
     }
 
     async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
-        self.report(CloudAction::Terminate, self.calls.measure(1, Box::pin(self.cloud.terminate(id, owner))).await)
+        self.report(CloudAction::Terminate, self.calls.measure(1, self.cloud.terminate(id, owner)).await)
     }
 
     async fn describe(&self, id: &str) -> Result<Instance, CloudError> {
-        self.report(CloudAction::Describe, self.calls.measure(2, Box::pin(self.cloud.describe(id))).await)
+        self.report(CloudAction::Describe, self.calls.measure(2, self.cloud.describe(id)).await)
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<Instance>, CloudError> {
-        self.report(CloudAction::List, self.calls.measure(3, Box::pin(self.cloud.list(cluster))).await)
+        self.report(CloudAction::List, self.calls.measure(3, self.cloud.list(cluster)).await)
     }
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
         let asked = clock::now();
-        let listed = self.calls.measure(3, Box::pin(self.cloud.list_all())).await;
+        let listed = self.calls.measure(3, self.cloud.list_all()).await;
         if listed.is_ok() {
             self.conditions.report(&Dependency::Listing(self.scope.clone()), Ok(()), asked);
         }
@@ -149,21 +147,21 @@ impl<C: CloudProvider> CloudProvider for MeasuredCloud<C> {
     }
 
     async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
-        Box::pin(self.cloud.resolve_node_class(query)).await
+        self.cloud.resolve_node_class(query).await
     }
 
     async fn shown_notices(&self, asked: &[(Text, InterruptionKind)]) -> Result<Option<Vec<Notice>>, CloudError> {
-        Box::pin(self.cloud.shown_notices(asked)).await
+        self.cloud.shown_notices(asked).await
     }
 
     async fn status_notices(&self) -> Result<Vec<Notice>, CloudError> {
-        let notices = Box::pin(self.cloud.status_notices()).await;
+        let notices = self.cloud.status_notices().await;
         // A cloud without instance status answers without being asked.
         if notices.is_err() { self.report(CloudAction::ReadNotices, notices) } else { notices }
     }
 
     async fn events(&self) -> Result<Option<Vec<CloudEvent>>, CloudError> {
-        match Box::pin(self.cloud.events()).await {
+        match self.cloud.events().await {
             Ok(None) => Ok(None),
             answer => self.report(CloudAction::List, answer),
         }
@@ -174,16 +172,18 @@ impl<C: CloudProvider> CloudProvider for MeasuredCloud<C> {
 mod tests {
     use std::future::ready;
 
+    use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
+
     use super::*;
     use crate::metrics::series;
 
     #[tokio::test]
     async fn calls_are_timed_by_method_and_failures_counted_by_karpenters_names() {
         let calls = CloudCalls::default();
-        let _id = calls.measure(0, Box::pin(ready(Ok("i-1")))).await;
+        let _id = calls.measure(0, ready(Ok("i-1"))).await;
         for error in [CloudError::NotFound { id: "i-1".into() }, CloudError::RequestLimitExceeded { retry_after_ms: 1 }]
         {
-            let _error = calls.measure(1, Box::pin(ready(Err::<(), _>(error)))).await;
+            let _error = calls.measure(1, ready(Err::<(), _>(error))).await;
         }
         let lines = series(calls.families());
         for line in [
@@ -202,7 +202,8 @@ mod tests {
     fn outage_of(answer: Result<(), CloudError>) -> Vec<String> {
         let conditions = Arc::<Conditions>::default();
         let scope = Scope::Region { account: "1".to_owned(), region: "eu-west-1".to_owned() };
-        let cloud = MeasuredCloud::new(Arc::new(()), scope, Arc::clone(&conditions));
+        let cloud = Arc::new(ClockedCloud::new(SimulatedCloud::new(FaultProfile::default(), None), clock::now));
+        let cloud = MeasuredCloud::new(cloud, scope, Arc::clone(&conditions));
         let _answer = cloud.report(CloudAction::Launch, answer);
         let found = conditions.failing(clock::now() + model::Millis::from_mins(1));
         found.iter().map(|condition| condition.dependency.to_string()).collect()

@@ -49,11 +49,14 @@ pub async fn set_up(account: &SimulatedAccount) -> anyhow::Result<()> {
 /// # Errors
 /// A call of the setup that failed, a component that could not start, or the build feature that is missing.
 #[cfg(feature = "ec2")]
-pub async fn start(components: ServerComponents<()>, account: SimulatedAccount) -> anyhow::Result<Server> {
+pub async fn start(mut components: ServerComponents, account: SimulatedAccount) -> anyhow::Result<Server> {
     set_up(&account).await?;
-    let mut components = components.with_cloud(std::sync::Arc::new(cloud(&account)));
-    components.regions.iter_mut().for_each(|region| region.interruption_queue = Some(account.queue.clone()));
-    super::start_with_queues(components).await
+    let cloud = std::sync::Arc::new(cloud(&account));
+    for region in &mut components.regions {
+        region.cloud = cloud.clone();
+        region.interruption_queue = Some(account.queue.clone());
+    }
+    super::start_with_queues(components, &[cloud]).await
 }
 
 /// The error that names the build with EC2.
@@ -70,6 +73,6 @@ pub async fn set_up(_: &SimulatedAccount) -> anyhow::Result<()> {
 /// # Errors
 /// Always.
 #[cfg(not(feature = "ec2"))]
-pub async fn start(_: ServerComponents<()>, _: SimulatedAccount) -> anyhow::Result<Server> {
+pub async fn start(_: ServerComponents, _: SimulatedAccount) -> anyhow::Result<Server> {
     Err(super::not_built("a simulated EC2 account"))
 }

@@ -46,22 +46,18 @@ use store::{Store, StoreError, clock};
 const TIME_FOR_ANSWER: Duration = Duration::from_secs(10);
 
 /// Runs a call within its limit.
-pub(super) async fn run_within_limit<C: CloudProvider + 'static>(
-    runner: Arc<CallRunner<C>>,
-    call: Call,
-    now: Timestamp,
-) -> Input {
+pub(super) async fn run_within_limit(runner: Arc<CallRunner>, call: Call, now: Timestamp) -> Input {
     let Some((by, late)) = call.limit() else { return runner.run(call).await };
     let timeout = clock::duration(by.duration_since(now));
     tokio::time::timeout(timeout, runner.run(call)).await.unwrap_or(late)
 }
 
 /// Runs the calls of a [`replica::Coordinator`] and its clusters.
-pub struct CallRunner<C> {
+pub struct CallRunner {
     /// Store of the calls that record.
     pub store: Arc<dyn Store>,
     /// Cloud of the calls that launch, describe and terminate.
-    pub cloud: Arc<C>,
+    pub cloud: Arc<dyn CloudProvider>,
     pub lease: LeaseConfig,
     pub fence: Arc<Fence>,
     /// The leases held, shared with the renewal thread.
@@ -93,7 +89,7 @@ impl TrustedNames {
     }
 }
 
-impl<C: CloudProvider + 'static> CallRunner<C> {
+impl CallRunner {
     /// Runs a call to its end, without a time limit.
     pub async fn run(&self, call: Call) -> Input {
         // A command runs only under a lease that the fence still allows; every other call names its own.
@@ -369,16 +365,16 @@ fn call_context(command: &Command, fence: &Arc<Fence>, lease: &Lease) -> CallCon
 }
 
 /// Runs one command under the lease of its cluster.
-struct CommandRunner<'h, C> {
+struct CommandRunner<'h> {
     store: &'h dyn Store,
-    cloud: &'h C,
+    cloud: &'h dyn CloudProvider,
     fence: &'h Fence,
     log: &'h DecisionLog,
     lease: Lease,
     warnings: &'h LaunchWarnings,
 }
 
-impl<C: CloudProvider> CommandRunner<'_, C> {
+impl CommandRunner<'_> {
     async fn run(&self, effect: Effect) -> Outcome {
         match effect {
             Effect::RecordDecision(decision) => self.record(&decision).await,

@@ -10,7 +10,6 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud::provider::CloudProvider;
 use controller::{Event, RegionState};
 use model::{ClusterName, Millis, Timestamp};
 use replica::{Call, ClusterInput, ClusterSettings, Input, Output, OwnedCluster};
@@ -54,10 +53,10 @@ pub(super) const CALLS_GRACE: Duration = Duration::from_millis(500);
 const VIEW_INTERVAL: [Duration; 2] = [Duration::from_millis(200), Duration::from_micros(750)];
 
 /// What the tasks of all clusters use.
-pub(super) struct TaskContext<C> {
+pub(super) struct TaskContext {
     pub(super) settings: ClusterSettings,
     pub(super) sessions: Sessions,
-    pub(super) runner: Arc<CallRunner<C>>,
+    pub(super) runner: Arc<CallRunner>,
     pub(super) planners: Arc<Planners>,
     pub(super) views: mpsc::UnboundedSender<ViewUpdate>,
     pub(super) owner: String,
@@ -70,7 +69,7 @@ pub(super) struct TaskContext<C> {
     pub(super) io: Handle,
 }
 
-impl<C> TaskContext<C> {
+impl TaskContext {
     pub(super) fn region(&self) -> &RegionState {
         &self.settings.region
     }
@@ -104,10 +103,10 @@ pub(super) struct Ends {
     pub(super) stop: CancellationToken,
 }
 
-pub(super) struct ClusterTask<C> {
+pub(super) struct ClusterTask {
     cluster: OwnedCluster,
     name: ClusterName,
-    context: Arc<TaskContext<C>>,
+    context: Arc<TaskContext>,
     inbox: mpsc::UnboundedReceiver<Message>,
     calls: JoinSet<Input>,
     latency_tracker: LatencyTracker,
@@ -133,7 +132,7 @@ enum Next {
     PublishView,
 }
 
-impl<C: CloudProvider + 'static> ClusterTask<C> {
+impl ClusterTask {
     /// Runs until the cluster is released or the process stops. `alone` is held meanwhile: the task
     /// of a cluster that was lost and acquired again begins after the previous one has ended.
     ///
@@ -141,7 +140,7 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
     /// When a call panicked, because its outcome is unknown.
     pub(super) async fn run(
         (name, lease): (ClusterName, Lease),
-        context: Arc<TaskContext<C>>,
+        context: Arc<TaskContext>,
         inbox: mpsc::UnboundedReceiver<Message>,
         alone: Arc<Mutex<()>>,
         ends: Ends,

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud::provider::CloudProvider;
 use model::ClusterName;
 use replica::ClusterInput;
 use store::lease::Lease;
@@ -16,8 +15,8 @@ use crate::questions::ClusterQuestion;
 
 use super::cluster_task::{ClusterTask, Ends, Message, TaskContext};
 
-pub(super) struct Clusters<C> {
-    context: Arc<TaskContext<C>>,
+pub(super) struct Clusters {
+    context: Arc<TaskContext>,
     inboxes: BTreeMap<ClusterName, Inbox>,
     /// Held by the task of a cluster while it runs.
     alone: BTreeMap<ClusterName, Arc<Mutex<()>>>,
@@ -31,8 +30,8 @@ struct Inbox {
     released: CancellationToken,
 }
 
-impl<C: CloudProvider + 'static> Clusters<C> {
-    pub(super) fn new(context: Arc<TaskContext<C>>, threads: Handle) -> Self {
+impl Clusters {
+    pub(super) fn new(context: Arc<TaskContext>, threads: Handle) -> Self {
         Self {
             context,
             inboxes: BTreeMap::new(),
@@ -43,7 +42,7 @@ impl<C: CloudProvider + 'static> Clusters<C> {
         }
     }
 
-    pub(super) fn context(&self) -> &TaskContext<C> {
+    pub(super) fn context(&self) -> &TaskContext {
         &self.context
     }
 

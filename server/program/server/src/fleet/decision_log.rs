@@ -27,7 +27,7 @@ fn parts<T: Send + 'static>(messages: Vec<T>) -> Parts<T> {
 
 /// Lists decisions, newest first.
 pub(super) async fn list(
-    store: &(impl Archive + ?Sized),
+    store: &dyn Archive,
     request: v1::ReadDecisionsRequest,
     access: &Access,
 ) -> Result<Parts<v1::ReadDecisionsResponse>, Status> {
@@ -57,7 +57,7 @@ pub(super) async fn list(
 
 /// Reads a segment of the log.
 pub(super) async fn segment(
-    store: &(impl Archive + ?Sized),
+    store: &dyn Archive,
     request: v1::ReadLogRequest,
     access: &Access,
 ) -> Result<Parts<v1::ReadLogResponse>, Status> {
@@ -85,7 +85,7 @@ pub(super) async fn segment(
 
 /// Reads a content blob by its hash.
 pub(super) async fn content(
-    store: &(impl Archive + ?Sized),
+    store: &dyn Archive,
     request: v1::ReadContentRequest,
 ) -> Result<Parts<v1::ReadContentResponse>, Status> {
     let hash = <[u8; 32]>::try_from(request.hash);

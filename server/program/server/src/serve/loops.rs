@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use cloud::provider::CloudProvider;
 use controller::{ClassFacts, FleetState, NewPlanner, RegionState, Settings};
 use model::Millis;
 use replica::offerings::region_and_account;
@@ -90,9 +89,9 @@ impl Drop for DecisionThreads {
 ///
 /// # Errors
 /// A thread could not start.
-pub(crate) fn start<C: CloudProvider + 'static>(
+pub(crate) fn start(
     common: Common,
-    loops: impl ExactSizeIterator<Item = (RegionComponents<C>, Inbox)>,
+    loops: impl ExactSizeIterator<Item = (RegionComponents, Inbox)>,
     publisher: ViewPublisher,
     tasks: &mut JoinSet<anyhow::Result<()>>,
     (stop, ended): &(CancellationToken, CancellationToken),
@@ -156,8 +155,8 @@ fn region_state(settings: &Settings, fleet: &Arc<FleetState>, scope: &Scope) -> 
 }
 
 /// Runs a control loop on a thread of its own, until `stop`. What `held` holds is dropped when it has ended.
-fn spawn<C: CloudProvider + 'static>(
-    control: ControlLoop<C>,
+fn spawn(
+    control: ControlLoop,
     events: mpsc::Receiver<Delivery>,
     stop: CancellationToken,
     held: (Arc<DecisionThreads>, Arc<DropGuard>),

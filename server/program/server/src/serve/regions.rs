@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use agent_session::PoolReader;
+use cloud::provider::CloudProvider;
 use controller::ClassFacts;
 use manifests::Source;
 use replica::offerings::region_and_account;
@@ -15,20 +16,19 @@ use crate::config::{AccountEntry, AccountRoles, CloudConfig, ClusterRules, Lease
 use crate::pools::{self, CatalogueSources, PublishedCatalogue};
 
 /// An account and region, with the cloud that launches there.
-#[derive(Debug)]
-pub struct RegionComponents<C> {
+pub struct RegionComponents {
     /// Lease scope of the account and region.
     pub scope: Scope,
-    pub cloud: Arc<C>,
+    pub cloud: Arc<dyn CloudProvider>,
     /// Name of the queue that receives notices about instances.
     pub interruption_queue: Option<String>,
     /// What is read of the cloud's catalogue; `None` when the catalogue stays that of the start.
     pub(crate) published: Option<PublishedCatalogue>,
 }
 
-impl<C> RegionComponents<C> {
+impl RegionComponents {
     /// An account and region without a queue, whose catalogue stays that of the start.
-    pub fn new(scope: Scope, cloud: Arc<C>) -> Self {
+    pub fn new(scope: Scope, cloud: Arc<dyn CloudProvider>) -> Self {
         Self { scope, cloud, interruption_queue: None, published: None }
     }
 }
@@ -68,8 +68,8 @@ fn single_entry(cloud: &CloudConfig, lease: &LeaseConfig) -> AccountEntry {
 
 /// The way to the control loop of each account and region, which takes `events`. Loops of one region whose catalogue stays
 /// as it is share what reads NodePools, and so the catalogues that it keeps.
-pub(super) fn routes<C>(
-    regions: &[RegionComponents<C>],
+pub(super) fn routes(
+    regions: &[RegionComponents],
     events: &[mpsc::Sender<Delivery>],
     (file, class_facts): (Option<Source>, ClassFacts),
 ) -> Vec<LoopRoute> {
@@ -78,7 +78,7 @@ pub(super) fn routes<C>(
         pools::reader(region.to_owned(), sources, class_facts)
     };
     let mut shared: BTreeMap<String, PoolReader> = BTreeMap::new();
-    let route = |(component, events): (&RegionComponents<C>, &mpsc::Sender<Delivery>)| {
+    let route = |(component, events): (&RegionComponents, &mpsc::Sender<Delivery>)| {
         let (region, _) = region_and_account(&component.scope);
         let pool_reader = match &component.published {
             Some(published) => new(region, Some(published.clone())),

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use anyhow::Context;
+use cloud::provider::CloudProvider;
 use cloud::simulated::{ClockedCloud, FaultProfile, TokenBucket};
 use controller::ClassFacts;
 use simulated_ec2::{AccountSettings, Effect, FaultRule, Faults, Lag, SimulatedEc2, Throttle};
@@ -53,12 +54,17 @@ impl DemoCloud {
         Ok(Self { cloud, ec2 })
     }
 
+    /// The cloud as a server without an account uses it.
+    pub(super) fn simulated(&self) -> Arc<dyn CloudProvider> {
+        self.cloud.clone()
+    }
+
     /// Starts a server on this cloud.
     ///
     /// # Errors
     /// When the server or the endpoint cannot start, or this build has no EC2.
-    pub(super) async fn start_server(&self, components: ServerComponents<()>) -> anyhow::Result<Server> {
-        let Some(ec2) = &self.ec2 else { return Server::start(components.with_cloud(Arc::clone(&self.cloud))).await };
+    pub(super) async fn start_server(&self, components: ServerComponents) -> anyhow::Result<Server> {
+        let Some(ec2) = &self.ec2 else { return Server::start(components).await };
         let endpoint = serve(ec2).await?;
         let settings = controller::Settings { class_facts: ClassFacts::Resolved, ..components.settings };
         let components = ServerComponents { settings, reads_interruptions: true, ..components };

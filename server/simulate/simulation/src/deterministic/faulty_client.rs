@@ -137,6 +137,7 @@ fn failed(what: &'static str) -> StoreError {
     StoreError::Database { what, cause: sqlx::Error::PoolTimedOut.into() }
 }
 
+#[tonic::async_trait]
 impl CloudProvider for FaultyClient {
     async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError> {
         let claim = request.claim.clone();

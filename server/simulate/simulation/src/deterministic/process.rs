@@ -137,7 +137,7 @@ pub(super) struct Server {
     pub(super) replica: Replica,
     pub(super) sessions: BTreeMap<ClusterName, Session>,
     connections: BTreeMap<ClusterName, usize>,
-    runner: Arc<CallRunner<FaultyClient>>,
+    runner: Arc<CallRunner>,
     pub(super) cloud_client: Arc<FaultyClient>,
     tasks: BTreeMap<u64, Task<Input>>,
     next_task: u64,
@@ -183,7 +183,7 @@ impl Server {
                 let (fence, held_leases) = (Arc::new(fence), Arc::default());
                 Arc::new(CallRunner {
                     store: cloud_client.clone(),
-                    cloud: Arc::clone(&cloud_client),
+                    cloud: cloud_client.clone(),
                     lease,
                     fence,
                     held_leases,

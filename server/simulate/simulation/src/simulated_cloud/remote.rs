@@ -63,6 +63,7 @@ fn unwrap_response<T>(operation: &str, called: Result<Response<T>, Status>) -> R
     called.map(Response::into_inner).map_err(|status| wire::unknown(&format!("{operation} ({})", status.message())))
 }
 
+#[tonic::async_trait]
 impl CloudProvider for RemoteCloud {
     async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError> {
         let called = self.client.clone().launch(wire::launch_request(request)).await;

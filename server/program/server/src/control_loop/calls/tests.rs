@@ -32,7 +32,7 @@ fn a_launch_event_contains_the_unavailable_options() {
 }
 
 /// A runner of calls whose trust file is `text`; without one nobody is authenticated.
-fn runner(store: &Arc<MemoryStore>, text: Option<&str>) -> CallRunner<ClockedCloud> {
+fn runner(store: &Arc<MemoryStore>, text: Option<&str>) -> CallRunner {
     let names = text.map_or_else(TrustedNames::default, |text| {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("fleetwright-names-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));

@@ -46,7 +46,7 @@ enum Work {
 
 struct Process {
     region: Arc<RegionState>,
-    runner: CallRunner<ClockedCloud>,
+    runner: CallRunner,
     worker: PlanWorker,
 }
 
@@ -102,7 +102,7 @@ impl Fleet {
                 region: Arc::new(RegionState::new(settings)),
                 runner: CallRunner {
                     store: Arc::clone(store),
-                    cloud: Arc::clone(&cloud),
+                    cloud: cloud.clone(),
                     lease: LeaseConfig { owner: format!("replica-{identity}"), duration: DAY },
                     fence: Arc::new(Fence::default()),
                     held_leases: Arc::default(),
