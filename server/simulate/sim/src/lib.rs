@@ -1,6 +1,5 @@
 //! The `fleetwright-sim` program: the demo, simulations, and the processes that they are made of.
 
-mod cloud_flag;
 mod demo;
 mod serve;
 mod simulate;
@@ -25,7 +24,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Demo(demo::DemoFlags),
+    Demo(simulation::demo::Plan),
     #[command(subcommand)]
     Simulate(simulate::SimulateCommand),
     /// Run a server on a simulated cloud, with the settings of `fleetwright serve`

@@ -11,9 +11,9 @@ use server::cli::serve::{self, ServeFlags};
 use server::clouds;
 use server::config::{Config, Provider};
 use server::serve::{Server, new_planner, start};
+use simulation::CloudInterface;
 use simulation::simulated_cloud::{in_process, remote::RemoteCloud};
 
-use crate::cloud_flag::CloudFlag;
 use crate::simulated_cloud::milliseconds;
 
 /// Flags of `serve`: those of the product, and those of the cloud.
@@ -25,8 +25,8 @@ pub(crate) struct SimulatedServeFlags {
     #[arg(long)]
     dev: bool,
     /// How the server reaches the cloud. With ec2, that is --cloud-endpoint
-    #[arg(long, value_enum, default_value_t = CloudFlag::Simulated)]
-    cloud: CloudFlag,
+    #[arg(long, value_enum, default_value_t)]
+    cloud: CloudInterface,
     /// Address of a simulated cloud in another process, which survives a restart of this server; without it, the cloud
     /// runs in this process and ends with it
     #[arg(long, value_name = "URL", conflicts_with_all = ["cloud_seed", "cloud_boot", "cloud_no_capacity"])]
@@ -50,7 +50,7 @@ pub(crate) fn run(flags: SimulatedServeFlags) -> Result<Status, Failure> {
     let SimulatedServeFlags { server, dev, cloud, cloud_address, cloud_seed: seed, cloud_boot, cloud_no_capacity } =
         flags;
     let server = if dev { server.for_trial() } else { server };
-    if cloud == CloudFlag::Ec2 {
+    if cloud == CloudInterface::Ec2 {
         return serve::run(server);
     }
     let boot = milliseconds(cloud_boot);

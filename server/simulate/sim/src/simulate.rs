@@ -10,6 +10,7 @@ mod load;
 
 use clap::Subcommand;
 
+use form::RunFlags;
 use server::cli::exit::{Failure, Status};
 
 /// Run the system under faults or load and check invariants
@@ -17,10 +18,10 @@ use server::cli::exit::{Failure, Status};
 pub(crate) enum SimulateCommand {
     Faults(faults::FaultsFlags),
     Disruption(disruption::DisruptionFlags),
-    Crashes(crashes::CrashesFlags),
-    Interruptions(interruptions::InterruptionsFlags),
-    Holds(holds::HoldsFlags),
-    Load(load::LoadFlags),
+    Crashes(RunFlags<simulation::crashes::Plan>),
+    Interruptions(RunFlags<simulation::interruptions::Plan>),
+    Holds(RunFlags<simulation::holds::Plan>),
+    Load(RunFlags<simulation::load::Plan>),
 }
 
 /// Runs the command.
@@ -31,9 +32,9 @@ pub fn run(command: SimulateCommand) -> Result<Status, Failure> {
     match command {
         SimulateCommand::Faults(flags) => faults::run(&flags),
         SimulateCommand::Disruption(flags) => disruption::run(&flags),
-        SimulateCommand::Crashes(flags) => crashes::run(flags),
-        SimulateCommand::Interruptions(flags) => interruptions::run(flags),
-        SimulateCommand::Holds(flags) => holds::run(flags),
-        SimulateCommand::Load(flags) => load::run(flags),
+        SimulateCommand::Crashes(flags) => flags.run(&flags.plan.options.log, simulation::crashes::run),
+        SimulateCommand::Interruptions(flags) => flags.run(&flags.plan.options.log, simulation::interruptions::run),
+        SimulateCommand::Holds(flags) => flags.run(&flags.plan.options.log, simulation::holds::run),
+        SimulateCommand::Load(flags) => load::run(&flags),
     }
 }

@@ -1,11 +1,13 @@
 //! How servers reach the simulated cloud.
 
-/// The interface by which servers reach the simulated cloud.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+use clap::ValueEnum;
+
+/// How servers reach the simulated cloud.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum CloudInterface {
-    /// The cloud's own.
+    /// By its own interface
     #[default]
     Simulated,
-    /// EC2 over HTTP, with the AWS SDK.
+    /// As EC2 over HTTP, by the AWS SDK (in a build with EC2)
     Ec2,
 }

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, anyhow};
 use cloud::simulated::SeededRng;
 use fleetwright_proto::simulation::v1;
+use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use tokio_stream::StreamExt;
 use tonic::Streaming;
@@ -40,6 +41,7 @@ pub use plan::Plan;
 use processes::ARRIVAL_MS;
 
 use crate::ledgers;
+use crate::measured::{percentile, seconds};
 use crate::simulated_cloud::remote::{self, Client};
 
 /// Limit until launches resume after a kill; beyond it, decisions did not resume.
@@ -54,34 +56,65 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum random delay from an observed launch to the kill, in milliseconds.
 const MAX_AIM_MS: i64 = 40;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Report {
     pub kills: usize,
+    #[serde(rename = "databaseCuts")]
     pub cuts: usize,
+    #[serde(rename = "databaseRestarts")]
     pub restarts: usize,
-    /// Kills that hit each crash point of at least one launch.
-    pub crash_points: BTreeMap<CrashPoint, usize>,
-    /// Kills that hit no crash point.
-    pub elsewhere: usize,
+    /// NodeClaims removed by force while no server ran.
+    #[serde(rename = "nodeClaimsRemoved")]
+    pub claims_removed: usize,
+    #[serde(rename = "windows")]
+    pub hits: Hits,
+    /// Time from each kill to the next launch that reached the cloud, in milliseconds.
+    #[serde(flatten, serialize_with = "resumed")]
+    pub resumed_ms: Vec<u64>,
     /// Launch calls that reached the cloud.
     pub launches: usize,
+    #[serde(rename = "machinesSold")]
     pub launched: usize,
     /// Instances that are billed at the end.
+    #[serde(rename = "machinesAlive")]
     pub alive: usize,
     pub pods_ran: u64,
     /// Pods that do not run at the end.
+    #[serde(rename = "podsWaiting")]
     pub waiting: usize,
     /// Instances without a NodeClaim: provider ids.
     pub leaked: Vec<String>,
     /// NodeClaims with more than one instance: cluster and name.
+    #[serde(rename = "doubled")]
     pub launched_twice: Vec<String>,
     /// NodeClaims whose instance has terminated: cluster and name.
+    #[serde(rename = "claimsWithoutMachine")]
     pub hollow: Vec<String>,
-    /// NodeClaims removed by force while no server ran.
-    pub claims_removed: usize,
-    /// Time from each kill to the next launch that reached the cloud, in milliseconds.
-    pub resumed_ms: Vec<u64>,
+    #[serde(rename = "seconds", serialize_with = "seconds")]
     pub took: Duration,
+}
+
+/// Where kills hit.
+#[derive(Debug, Serialize)]
+pub struct Hits {
+    /// Kills that hit each crash point of at least one launch.
+    #[serde(flatten)]
+    pub crash_points: BTreeMap<CrashPoint, usize>,
+    /// Kills that hit no crash point.
+    #[serde(rename = "none")]
+    pub elsewhere: usize,
+}
+
+impl Default for Hits {
+    fn default() -> Self {
+        Self { crash_points: CrashPoint::ALL.map(|crash_point| (crash_point, 0)).into(), elsewhere: 0 }
+    }
+}
+
+fn resumed<S: Serializer>(times: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
+    let figures = [("resumedMillisP50", 50), ("resumedMillisP99", 99)];
+    serializer.collect_map(figures.map(|(name, percent)| (name, percentile(times, percent))))
 }
 
 impl Report {
@@ -96,11 +129,10 @@ impl Report {
 /// When something cannot be started, or decisions do not resume.
 pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
     let begun = Instant::now();
-    let (url, mut own) = crate::processes::database(plan.database_url.as_ref())?;
+    let (url, mut own) = crate::processes::database(plan.options.database_url.as_ref())?;
     let database = Database::connect(&url).await?;
-    let plan = &Plan { database_url: Some(url), ..plan.clone() };
     let cloud = processes::cloud(plan).await?;
-    let mut server = processes::server(plan, &cloud)?;
+    let mut server = processes::server(plan, &url, &cloud)?;
     // A name that no earlier run on this database has used.
     let run = format!("crash-{:x}", now_us() / 1000);
     let clusters = Clusters::start(&run, plan, &format!("http://{}", server.grpc));
@@ -110,7 +142,7 @@ pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
     let mut kills = Vec::new();
     let mut started = now_us();
     for number in 1..=plan.times {
-        killer.wait_for_crash_point(number, &hits_by_crash_point(&report)).await?;
+        killer.wait_for_crash_point(number, &report.hits.crash_points).await?;
         let at = now_us();
         server.kill().await?;
         let dead = Instant::now();
@@ -131,7 +163,7 @@ pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
             }
         }
         classify(&mut report, &kills, &mut killer.client, &database, &run, plan.cloud).await?;
-        info!(number, crash_points = ?report.crash_points, "killed server");
+        info!(number, crash_points = ?report.hits.crash_points, "killed server");
     }
     clusters.stop_load();
     settle(&mut report, &mut killer.client, &clusters).await?;
@@ -156,13 +188,6 @@ fn cloud_faults() -> v1::SetFaultProfileRequest {
     }
 }
 
-fn hits_by_crash_point(report: &Report) -> BTreeMap<CrashPoint, usize> {
-    CrashPoint::ALL
-        .into_iter()
-        .map(|crash_point| (crash_point, report.crash_points.get(&crash_point).copied().unwrap_or(0)))
-        .collect()
-}
-
 /// Counts the crash points that the last kill hit.
 async fn classify(
     report: &mut Report,
@@ -179,9 +204,9 @@ async fn classify(
         rows.iter_mut().for_each(|row| row.token = ec2_token(&row.cluster, &row.token));
     }
     let hit = crash_points::hit(kill, &rows, &ledger.launches);
-    report.elsewhere += usize::from(hit.is_empty());
+    report.hits.elsewhere += usize::from(hit.is_empty());
     for crash_point in hit {
-        *report.crash_points.entry(crash_point).or_default() += 1;
+        *report.hits.crash_points.entry(crash_point).or_default() += 1;
     }
     Ok(())
 }
@@ -207,7 +232,7 @@ async fn settle(report: &mut Report, cloud: &mut Client, clusters: &Clusters) ->
 }
 
 fn compare_ledgers(report: &mut Report, ledger: &v1::ReadLedgerResponse, clusters: &Clusters) {
-    let compared = ledgers::compare(ledger, &clusters.claims());
+    let compared = ledgers::compare(ledger, &clusters.fleet.claims());
     report.launches = ledger.launches.len();
     report.launched = ledger.entries.len();
     report.alive = compared.alive;
@@ -226,7 +251,7 @@ impl Killer {
     async fn new(plan: &Plan, client: Client) -> anyhow::Result<Self> {
         let launch_watch =
             client.clone().watch(v1::WatchRequest {}).await.context("cannot watch the cloud")?.into_inner();
-        Ok(Self { client, launch_watch, rng: SeededRng::new(plan.seed).child("kills") })
+        Ok(Self { client, launch_watch, rng: SeededRng::new(plan.options.seed).child("kills") })
     }
 
     /// Waits for a moment that probably lies in the crash point hit least often, plus a random

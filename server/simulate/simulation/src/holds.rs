@@ -7,11 +7,10 @@
 //! from the ledgers of cloud and clusters: no hold is lost, none exists twice, none is alive past its end, and in the end
 //! exactly the machines of holds that are kept are billed.
 //!
-//! Reading order: [`run`], [`client`] (what clients do), [`clusters`], [`check`] (what must hold).
+//! Reading order: [`run`], [`client`] (what clients do), [`check`] (what must hold).
 
 mod check;
 mod client;
-mod clusters;
 mod plan;
 mod report;
 
@@ -27,11 +26,11 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tracing::info;
 
-use crate::processes::{CloudProcess, ServerProcess, without_bounds};
+use crate::fleet::Fleet;
+use crate::processes::{CloudProcess, ServerProcess};
 use crate::simulated_cloud::remote;
 use check::Watcher;
 use client::{Clients, Outcome};
-use clusters::Clusters;
 pub use plan::Plan;
 pub use report::Report;
 
@@ -53,19 +52,18 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// When something cannot be started, or a client gets no answer for too long.
 pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
     let begun = Instant::now();
-    let (url, _own) = crate::processes::database(plan.database_url.as_ref())?;
+    let (url, _own) = crate::processes::database(plan.options.database_url.as_ref())?;
     let cloud = cloud(plan).await?;
     let mut ledger = remote::client(&cloud.address)?;
     ledger.set_fault_profile(cloud_faults()).await.context("cannot set the simulated cloud's fault profile")?;
-    let servers: Vec<ServerProcess> = ["one", "two"]
-        .iter()
-        .map(|name| ServerProcess::start(&url, server_flags(plan, &cloud, name)))
-        .collect::<Result<_, _>>()?;
+    let servers: Vec<ServerProcess> =
+        ["one", "two"].iter().map(|name| start_server(plan, &url, &cloud, name)).collect::<Result<_, _>>()?;
     let addresses: Vec<String> = servers.iter().map(|server| format!("http://{}", server.grpc)).collect();
     // A name that no earlier run on this database has used.
     let run = format!("holds-{:x}", store::clock::now().as_millis());
-    let clusters = Clusters::start(&run, plan, &addresses);
-    let rng = SeededRng::new(plan.seed);
+    let mut clusters = Fleet::of_fast_clusters(&run, plan.clusters, plan.options.seed);
+    clusters.connect(&addresses);
+    let rng = SeededRng::new(plan.options.seed);
     let clients = Arc::new(Clients::new(run, addresses.clone(), plan, rng.child("clients")));
     clients.wait_for_clusters().await?;
     let watcher = Watcher::start(addresses, rng.child("watcher"));
@@ -131,7 +129,7 @@ async fn hold_and_kill(
 }
 
 async fn cloud(plan: &Plan) -> anyhow::Result<CloudProcess> {
-    let seed = plan.seed.to_string();
+    let seed = plan.options.seed.to_string();
     let flags = ["--boot", "200ms", "--arrival", "50ms", "--answer", "50ms", "--seed", &seed];
     CloudProcess::start(&flags.map(str::to_owned)).await
 }
@@ -147,7 +145,7 @@ fn cloud_faults() -> v1::SetFaultProfileRequest {
     }
 }
 
-fn server_flags(plan: &Plan, cloud: &CloudProcess, name: &str) -> Vec<String> {
+fn start_server(plan: &Plan, url: &str, cloud: &CloudProcess, name: &str) -> anyhow::Result<ServerProcess> {
     let owner = format!("holds-{name}");
     let flags = [
         ["--cloud-address", &cloud.address],
@@ -156,7 +154,6 @@ fn server_flags(plan: &Plan, cloud: &CloudProcess, name: &str) -> Vec<String> {
         ["--control-batch-idle", "50ms"],
         ["--control-batch-max", "300ms"],
         ["--control-gc-after", "4s"],
-        ["--log-filter", &plan.log],
     ];
-    flags.into_iter().flatten().map(str::to_owned).chain(without_bounds()).collect()
+    ServerProcess::start(url, &plan.options.log, &flags)
 }

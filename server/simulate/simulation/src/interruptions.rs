@@ -8,7 +8,7 @@
 //! Node is tainted, and every pod runs again in the end. The time from a notice to the taint is measured between the
 //! cloud's process and the cluster, which share this machine's clock.
 //!
-//! Reading order: [`run`], [`clusters`], [`plan`].
+//! Reading order: [`run`], [`clusters`].
 
 mod clusters;
 mod plan;
@@ -19,6 +19,7 @@ use anyhow::{Context, anyhow};
 use cloud::simulated::SeededRng;
 use fleetwright_proto::simulation::v1;
 use model::{ProviderId, Timestamp};
+use serde::{Serialize, Serializer};
 use sqlx::Row as _;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use tracing::info;
@@ -28,7 +29,8 @@ pub use self::plan::Plan;
 use crate::demo::REGION;
 use crate::ledgers;
 use crate::load::metrics::{Metrics, POLL_INTERVAL};
-use crate::processes::{CloudProcess, ServerProcess, database, without_bounds};
+use crate::measured::{percentile, seconds};
+use crate::processes::{CloudProcess, ServerProcess, database};
 use crate::simulated_cloud::remote::{self, Client};
 use server::clouds::simulated_account::{self, SimulatedAccount};
 use store::clock;
@@ -44,12 +46,14 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(1_800);
 /// Notices per distinct instance that the server stored.
 const STORED: &str = "SELECT count(*), count(DISTINCT instance) FROM interruptions WHERE kind = 'spot_interrupted'";
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Report {
     pub clusters: usize,
     /// Notices sent, each for an instance of its own.
     pub notices: usize,
     /// From the first notice to the last.
+    #[serde(rename = "sentSeconds", serialize_with = "seconds")]
     pub sent_in: Duration,
     pub kills: usize,
     /// Rows of notices, and instances that have one.
@@ -57,16 +61,25 @@ pub struct Report {
     pub instances_stored: usize,
     pub tainted: usize,
     /// From notice to taint, in milliseconds.
+    #[serde(flatten, serialize_with = "to_taint")]
     pub to_taint_ms: Vec<u64>,
     pub launched: usize,
     /// Pods that do not run at the end.
+    #[serde(rename = "podsWaiting")]
     pub waiting: usize,
     /// Billed instances without a NodeClaim: provider ids.
     pub leaked: Vec<String>,
     /// NodeClaims with more than one launched instance: cluster and name.
+    #[serde(rename = "doubled")]
     pub launched_twice: Vec<String>,
     /// From the last notice until every pod ran again.
+    #[serde(rename = "settledSeconds", serialize_with = "seconds")]
     pub settled_in: Duration,
+}
+
+fn to_taint<S: Serializer>(times: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
+    let figures = [("taintMillisP50", 50), ("taintMillisP99", 99), ("taintMillisMax", 100)];
+    serializer.collect_map(figures.map(|(name, percent)| (name, percentile(times, percent))))
 }
 
 impl Report {
@@ -89,21 +102,21 @@ struct Interrupted {
 /// # Errors
 /// When something cannot be started, or the server does not own every cluster in time.
 pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
-    let (url, _own) = database(plan.database_url.as_ref())?;
+    let (url, _own) = database(plan.options.database_url.as_ref())?;
     let cloud = start_cloud(plan).await?;
     let endpoint = cloud.ec2.clone().ok_or_else(|| anyhow!("the simulated cloud has no EC2 account"))?;
     let account = SimulatedAccount { region: REGION.to_owned(), endpoint: endpoint.clone(), queue: QUEUE.to_owned() };
     simulated_account::set_up(&account).await?;
     let mut client = remote::client(&cloud.address)?;
     let mut clusters = Clusters::launch(plan, &mut client).await?;
-    let mut server = ServerProcess::start(&url, server_flags(plan, &endpoint))?;
-    clusters.connect(plan, &format!("http://{}", server.grpc));
+    let mut server = start_server(plan, &url, &endpoint)?;
+    clusters.fleet.connect(&[format!("http://{}", server.grpc)]);
     wait_until_owned(&server, plan.clusters).await?;
     info!(clusters = plan.clusters, "every cluster has an owner");
     let begun = Instant::now();
     let interrupted = interrupt(plan, &clusters, &mut client, &mut server).await?;
     let mut report = Report { clusters: plan.clusters, notices: interrupted.len(), ..Report::default() };
-    (report.kills, report.sent_in) = (usize::from(plan.kill), begun.elapsed());
+    (report.kills, report.sent_in) = (usize::from(!plan.without_kill), begun.elapsed());
     settle(&mut report, plan, &clusters, &interrupted, &mut client).await?;
     let database =
         PgPoolOptions::new().max_connections(1).connect(&url).await.context("cannot connect to the database")?;
@@ -115,13 +128,13 @@ pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
 /// The account: some messages are delivered twice, and not in order.
 async fn start_cloud(plan: &Plan) -> anyhow::Result<CloudProcess> {
     let faults = serde_json::json!({ "delivery": { "duplicatedPercent": 10, "delayMs": [0, 200] } }).to_string();
-    let seed = plan.seed.to_string();
+    let seed = plan.options.seed.to_string();
     let ec2 = ["--ec2-listen", "127.0.0.1:0", "--ec2-faults", &faults];
     let flags = ["--boot", "200ms", "--seed", &seed, "--region", REGION].into_iter().chain(ec2);
     CloudProcess::start(&flags.map(str::to_owned).collect::<Vec<_>>()).await
 }
 
-fn server_flags(plan: &Plan, endpoint: &str) -> Vec<String> {
+fn start_server(plan: &Plan, url: &str, endpoint: &str) -> anyhow::Result<ServerProcess> {
     let percent = plan.api_limit_percent.to_string();
     let flags = [
         ["--cloud", "ec2"],
@@ -129,9 +142,8 @@ fn server_flags(plan: &Plan, endpoint: &str) -> Vec<String> {
         ["--cloud-endpoint", endpoint],
         ["--interruption-queue", QUEUE],
         ["--lease-owner", "interruptions"],
-        ["--log-filter", &plan.log],
     ];
-    flags.into_iter().flatten().map(str::to_owned).chain(without_bounds()).collect()
+    ServerProcess::start(url, &plan.options.log, &flags)
 }
 
 async fn wait_until_owned(server: &ServerProcess, clusters: usize) -> anyhow::Result<()> {
@@ -158,13 +170,13 @@ async fn interrupt(
     client: &mut Client,
     server: &mut ServerProcess,
 ) -> anyhow::Result<Vec<Interrupted>> {
-    let instances = in_random_order(clusters.instances(), plan.seed);
+    let instances = in_random_order(clusters.instances.clone(), plan.options.seed);
     let interval = plan.within.div_f64(instances.len().max(1) as f64);
     let mut due = tokio::time::interval(interval.max(Duration::from_micros(1)));
     let (mut interrupted, half) = (Vec::new(), instances.len() / 2);
     for (number, provider_id) in instances.into_iter().enumerate() {
         due.tick().await;
-        if plan.kill && number == half {
+        if !plan.without_kill && number == half {
             server.kill().await?;
             server.restart()?;
             info!(notices = number, "killed and restarted the server");
@@ -201,9 +213,9 @@ async fn settle(
         });
         report.to_taint_ms = waits.collect();
         report.tainted = report.to_taint_ms.len();
-        report.waiting = clusters.waiting();
+        report.waiting = clusters.fleet.waiting();
         let ledger = client.read_ledger(v1::ReadLedgerRequest {}).await?.into_inner();
-        let compared = ledgers::compare(&ledger, &clusters.claims());
+        let compared = ledgers::compare(&ledger, &clusters.fleet.claims());
         report.launched = ledger.entries.len().saturating_sub(plan.instances());
         (report.leaked, report.launched_twice) = (compared.leaked, compared.launched_twice);
         let is_done = report.tainted == report.notices && report.waiting == 0 && report.leaked.is_empty();

@@ -4,17 +4,19 @@
 //! on a virtual clock, by seed), [`simulated_cloud`] (the simulated cloud as a process), [`demo`]
 //! (the whole system on one host), [`crashes`] (server processes killed during launches), [`load`]
 //! (many clusters at once), [`holds`] (holds of capacity on servers that are killed), [`interruptions`] (spot interruption notices for many clusters); [`processes`] starts
-//! server and cloud processes for the latter four.
+//! server and cloud processes for the latter four, and `fleet` their clusters.
 
 mod cloud_interface;
 pub mod crashes;
 pub mod demo;
 pub mod deterministic;
+mod fleet;
 pub mod holds;
 pub mod interruptions;
 pub mod kube;
 mod ledgers;
 pub mod load;
+pub mod measured;
 mod pod_template;
 pub mod processes;
 pub mod simulated_cloud;

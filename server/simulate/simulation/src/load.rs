@@ -51,7 +51,7 @@ pub use disruption::DisruptionWaits;
 pub use metrics::Percentiles;
 use metrics::{Metrics, POLL_INTERVAL};
 use model::{ClusterName, Timestamp};
-pub use plan::{Disturbances, ExternalServer, Plan};
+pub use plan::Plan;
 use test_bed::TestBed;
 use usage::UsageSample;
 pub use usage::{Interval, Usage};
@@ -168,7 +168,7 @@ pub async fn run(
     (report.steady, report.quotes) =
         tokio::try_join!(measure(&test_bed, &clusters, plan.measured_for), quote(plan, &test_bed))?;
     report_progress(Progress::Steady(&report))?;
-    if plan.disturbances != Disturbances::None {
+    if plan.target.is_none() && !plan.steady {
         disturb(plan, &mut test_bed, &clusters, &mut |disturbance: Disturbance| {
             report_progress(Progress::Disturbance(&disturbance))?;
             report.disturbances.push(disturbance);
@@ -211,7 +211,7 @@ async fn disturb(
     test_bed.restart(0)?;
     let what = "the only replica killed and started again";
     record_disturbance(measure_recovery(what, plan, test_bed, clusters, &start, SnapshotFilter::Since).await?)?;
-    if plan.disturbances == Disturbances::Restart {
+    if plan.only_restart {
         return Ok(());
     }
     test_bed.join(plan)?;

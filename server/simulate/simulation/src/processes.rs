@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use clap::Args;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
@@ -19,6 +20,21 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Error without a PostgreSQL.
 pub(crate) const NO_POSTGRES: &str =
     "PostgreSQL is not installed on this machine; pass a running one with --database-url";
+
+/// What every run on servers of its own is told.
+#[derive(Debug, Clone, Args)]
+pub struct RunOptions {
+    /// Random seed
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// PostgreSQL of the servers; missing tables are created, and existing data is kept. Without it a temporary server is
+    /// started from the local binaries
+    #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+    /// Log filter for standard error, of this process and the servers
+    #[arg(long, default_value = "error", value_name = "FILTER")]
+    pub log: String,
+}
 
 pub(crate) struct CloudProcess {
     pub address: String,
@@ -71,13 +87,16 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts a server on `database_url` with these flags of `fleetwright-sim serve`. Restarts keep its
-    /// ports.
+    /// Starts a server on `database_url` that logs by the filter `log`, without guardrail limits and with these flags of
+    /// `fleetwright-sim serve`. Restarts keep its ports.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start(database_url: &str, flags: Vec<String>) -> anyhow::Result<Self> {
+    pub fn start(database_url: &str, log: &str, flags: &[[&str; 2]]) -> anyhow::Result<Self> {
         let (grpc, http) = (free_address()?, free_address()?);
+        let with_log = [flags, &[["--log-filter", log]]].concat();
+        let flags: Vec<String> =
+            with_log.as_flattened().iter().map(|word| (*word).to_owned()).chain(without_bounds()).collect();
         let process = spawn(database_url, grpc, http, &flags)?;
         Ok(Self { grpc, http, flags, database_url: database_url.to_owned(), process })
     }
@@ -160,7 +179,7 @@ fn spawn(database_url: &str, grpc: SocketAddr, http: SocketAddr, flags: &[String
 }
 
 /// Flags that disable every guardrail limit, for artificial loads.
-pub(crate) fn without_bounds() -> Vec<String> {
+fn without_bounds() -> Vec<String> {
     const BOUNDS: [&str; 10] = [
         "launches-per-cluster",
         "launches-per-fleet",

@@ -1,10 +1,12 @@
-//! Output formats and figures of a result.
+//! Output of a result.
 
-use clap::ValueEnum;
-use serde_json::Value;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use serde_json::{Value, json};
 
-use server::cli::exit::Failure;
+use server::cli::exit::{Failure, Status};
 use server::cli::output;
+use server::telemetry;
 
 /// Output format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -22,22 +24,46 @@ impl Form {
     }
 }
 
-/// The given percentile of the values; 0 when there are none.
-pub(super) fn percentile(values: &[u64], percent: usize) -> u64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted.get(at).copied().unwrap_or(0)
+/// Flags of a run on real processes: its plan, and how the result is printed.
+#[derive(Debug, Args)]
+pub(crate) struct RunFlags<P: Args> {
+    #[command(flatten)]
+    pub(super) plan: P,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    pub(super) output: Form,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The result of a run.
+pub(super) trait Findings: Serialize {
+    fn is_success(&self) -> bool;
 
-    #[test]
-    fn percentiles_are_observed_values() {
-        assert_eq!(percentile(&[], 50), 0);
-        assert_eq!(percentile(&[30, 10, 20], 50), 20);
-        assert_eq!(percentile(&[30, 10, 20], 99), 30);
+    fn table(&self) -> String;
+
+    /// The result as JSON.
+    fn document(&self) -> Value {
+        let mut document = json!(self);
+        document["well"] = json!(self.is_success());
+        document
     }
+}
+
+impl<P: Args> RunFlags<P> {
+    /// Runs the plan, which has the log filter `log`, and prints the result.
+    pub(super) fn run<R: Findings>(
+        &self,
+        log: &str,
+        run: impl AsyncFnOnce(&P) -> anyhow::Result<R>,
+    ) -> Result<Status, Failure> {
+        let internal = |error: anyhow::Error| Failure::internal(format!("{error:#}"));
+        let report = started(log)?.block_on(run(&self.plan)).map_err(internal)?;
+        self.output.print(|| report.table(), || report.document())?;
+        Ok(if report.is_success() { Status::Done } else { Status::Leftover })
+    }
+}
+
+/// A runtime, with logging by the filter `log`.
+pub(super) fn started(log: &str) -> Result<tokio::runtime::Runtime, Failure> {
+    telemetry::init_logging(log, false).map_err(Failure::refused)?;
+    tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))
 }

@@ -2,19 +2,13 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
-use std::time::Duration;
 
 use anyhow::anyhow;
-use clap::Args;
 use serde_json::{Value, json};
 
-use super::form::Form;
+use super::form::{Form, RunFlags, started};
 use server::cli::exit::{Failure, Status};
-use server::telemetry;
-use simulation::load::{
-    self, Disturbance, Disturbances, ExternalServer, Interval, Percentiles, Plan, Progress, Recovery, Report, Usage,
-};
+use simulation::load::{self, Disturbance, Interval, Percentiles, Plan, Progress, Recovery, Report, Usage};
 
 const SECONDS_A_DAY: f64 = 86_400.0;
 const GB: f64 = 1e9;
@@ -23,109 +17,21 @@ const MIB: f64 = 1_048_576.0;
 /// Full inputs per cluster and day in the decision log.
 const WHOLE_INPUTS_A_DAY: f64 = 2.0;
 
-/// Connect many simulated clusters to a server and measure its resource usage
-///
-/// Every cluster starts with nodes full of pods; once per period a burst of pods arrives that fits
-/// nowhere, and ends after half of it. Without --target everything is started here: a PostgreSQL, a
-/// simulated cloud, a server; after the measurement the server is killed and restarted, a second
-/// replica joins, and one of the two is killed, then shut down. Latencies are the server's own
-/// metrics: from the end of a batch window to the decision, and to the instruction after the
-/// decision is persisted. Each phase is reported when it ends: on standard output as a table, on
-/// standard error when the result is JSON. Exit status 1 means that at the end a cluster has no
-/// lease holder, a pod of a burst does not run, or an instance was launched twice by the cloud's
-/// ledger.
-#[derive(Debug, Args)]
-pub(crate) struct LoadFlags {
-    /// Number of clusters
-    #[arg(long, default_value_t = 1_000)]
-    clusters: usize,
-    /// Nodes per cluster
-    #[arg(long, default_value_t = 100)]
-    nodes: usize,
-    /// Running pods per cluster
-    #[arg(long, default_value_t = 2_000)]
-    pods: usize,
-    /// Pods per burst and cluster
-    #[arg(long, default_value_t = 10)]
-    burst: usize,
-    /// Time between two bursts of a cluster; those of different clusters are spread evenly
-    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
-    period: Duration,
-    /// Address of a running server, as http://host:port; it is not restarted
-    #[arg(long, value_name = "URL", requires = "page")]
-    target: Option<String>,
-    /// Address of that server's metrics, as host:port; given once for each replica behind --target
-    #[arg(long, value_name = "ADDRESS", requires = "target")]
-    page: Vec<SocketAddr>,
-    /// Address of that server's simulated cloud, as http://host:port; without it, that cloud has no instances of the
-    /// nodes that clusters start with
-    #[arg(long, value_name = "URL", requires = "target")]
-    cloud_address: Option<String>,
-    /// Process id of that server on this host, for its memory and CPU time; given once for each replica
-    #[arg(long, value_name = "PID", requires = "target")]
-    server_pid: Vec<u32>,
-    /// PostgreSQL of the servers; without it, and without --target, one is started from the local
-    /// binaries
-    #[arg(long, value_name = "URL", hide_env_values = true)]
-    database_url: Option<String>,
-    /// Duration of the measurement
-    #[arg(long = "for", default_value = "5m", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
-    measured_for: Duration,
-    /// Meanwhile a client requests quotes over all clusters, this long apart
-    #[arg(long, value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
-    quote_interval: Option<Duration>,
-    /// Measure only, without restarts
-    #[arg(long)]
-    steady: bool,
-    /// After the measurement, only kill and restart the one server
-    #[arg(long, conflicts_with = "steady")]
-    only_restart: bool,
-    /// Random seed
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Log filter for standard error, of this process and the servers
-    #[arg(long, default_value = "error", value_name = "FILTER")]
-    log: String,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Form::Table)]
-    output: Form,
-}
-
-pub fn run(flags: LoadFlags) -> Result<Status, Failure> {
-    telemetry::init_logging(&flags.log, false).map_err(Failure::refused)?;
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
-    let (pages, cloud, pids) = (flags.page, flags.cloud_address, flags.server_pid);
-    let given = flags.target.map(|target| ExternalServer { target, pages, cloud, pids });
-    let plan = Plan {
-        clusters: flags.clusters,
-        nodes: flags.nodes,
-        pods: flags.pods,
-        burst: flags.burst,
-        period: flags.period,
-        disturbances: match () {
-            () if given.is_some() || flags.steady => Disturbances::None,
-            () if flags.only_restart => Disturbances::Restart,
-            () => Disturbances::All,
-        },
-        external: given,
-        database_url: flags.database_url,
-        measured_for: flags.measured_for,
-        quote_interval: flags.quote_interval,
-        seed: flags.seed,
-        log: flags.log,
-    };
+pub(super) fn run(flags: &RunFlags<Plan>) -> Result<Status, Failure> {
+    let runtime = started(&flags.plan.log)?;
+    let plan = &flags.plan;
     let form = flags.output;
-    let mut report_phase = |progress: Progress<'_>| print_part(form, &phase(&plan, &progress));
+    let mut report_phase = |progress: Progress<'_>| print_part(form, &phase(plan, &progress));
     let report = runtime.block_on(async {
         // On a stop signal, all started processes are stopped.
         tokio::select! {
-            report = load::run(&plan, &mut report_phase) => report,
+            report = load::run(plan, &mut report_phase) => report,
             () = server::serve::shutdown_signal() => Err(anyhow!("stopped before the measurement was complete")),
         }
     });
     let report = report.map_err(|error| Failure::internal(format!("{error:#}")))?;
     // A table has been printed phase by phase.
-    form.print(String::new, || document(&plan, &report))?;
+    form.print(String::new, || document(plan, &report))?;
     Ok(if report.is_success() { Status::Done } else { Status::Leftover })
 }
 
@@ -282,7 +188,7 @@ fn document(plan: &Plan, report: &Report) -> Value {
         "takenInSeconds": report.startup.took.as_secs_f64(),
         "takingIn": interval_document(&report.startup.meanwhile),
         "steady": interval_document(&report.steady),
-        "quotes": report.quotes.map(latency_document),
+        "quotes": report.quotes,
         "wholeInputBytes": report.whole_inputs,
         "bytesPerDay": a_day(report),
         "upsets": report.disturbances.iter().map(disturbance_document).collect::<Vec<_>>(),
@@ -303,29 +209,22 @@ fn disturbance_document(disturbance: &Disturbance) -> Value {
     })
 }
 
-fn latency_document(found: Percentiles) -> Value {
-    json!({"count": found.count, "millisP50": found.p50_ms, "millisP99": found.p99_ms})
-}
-
 fn interval_document(interval: &Interval) -> Value {
-    let usage = |used: Option<Usage>| {
-        used.map(|used| json!({"memoryBytes": used.bytes, "peakBytes": used.peak, "processors": used.processors}))
-    };
     json!({
         "seconds": interval.lasted.as_secs_f64(),
-        "decided": latency_document(interval.decided),
-        "ordered": latency_document(interval.ordered),
-        "consolidationPlans": latency_document(interval.disruption),
+        "decided": interval.decided,
+        "ordered": interval.ordered,
+        "consolidationPlans": interval.disruption,
         "consolidationWaits": {
             "meanSeconds": interval.disruption_waits.mean(),
             "longestSeconds": interval.disruption_waits.longest,
             "cpuSeconds": interval.disruption_waits.cpu,
         },
         "longestWaitMillis": interval.longest_wait_ms,
-        "servers": usage(interval.servers),
-        "database": usage(interval.database),
-        "simulatedCloud": usage(interval.cloud),
-        "generator": usage(interval.generator),
+        "servers": interval.servers,
+        "database": interval.database,
+        "simulatedCloud": interval.cloud,
+        "generator": interval.generator,
         "machine": interval.host_processors.map(|(busy, all)| json!({"processorsBusy": busy, "processors": all})),
         "rowsPerSecond": interval.written.map(|(rows, _)| rows),
         "bytesPerSecond": interval.written.map(|(_, bytes)| bytes),
@@ -340,20 +239,7 @@ mod tests {
     fn a_duplicate_launch_is_reported_as_a_failure() {
         let report = Report { launched_twice: Some(vec!["blue/m0".to_owned()]), ..Report::default() };
         assert!(!report.is_success());
-        let plan = Plan {
-            clusters: 1,
-            nodes: 1,
-            pods: 1,
-            burst: 1,
-            period: Duration::ZERO,
-            external: None,
-            database_url: None,
-            measured_for: Duration::ZERO,
-            quote_interval: None,
-            disturbances: Disturbances::None,
-            seed: 1,
-            log: String::new(),
-        };
+        let plan = Plan { clusters: 1, ..Plan::default() };
         let end = phase(&plan, &Progress::Ended(&report));
         assert!(end.contains("1 duplicate launches"), "{end}");
         assert_eq!(document(&plan, &report)["doubled"][0], "blue/m0");

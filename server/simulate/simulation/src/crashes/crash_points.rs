@@ -9,9 +9,11 @@
 use std::collections::BTreeSet;
 
 use fleetwright_proto::simulation::v1::LaunchCall;
+use serde::Serialize;
 
 /// A phase of a launch in which a crash is critical.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum CrashPoint {
     /// The intent is recorded; the cloud has not received the call.
     IntentToCall,

@@ -1,20 +1,39 @@
-//! Options of a crash run.
+//! Options of a run.
+
+use clap::Args;
 
 use crate::cloud_interface::CloudInterface;
+use crate::processes::RunOptions;
 
-#[derive(Debug, Clone)]
+/// Kill server processes during launches, on a real PostgreSQL, and look for leaked and duplicate
+/// instances
+///
+/// A simulated cloud with slow calls runs as a separate process; the load of simulated clusters
+/// goes up and down. Each server is killed with SIGKILL between the intent and the call, the call
+/// and its response, or the response and its record. After the load has stopped, each cluster loses
+/// a NodeClaim, deleted while no server runs. Exit status 1 means that, by the ledgers of cloud and
+/// clusters, an instance was leaked or launched twice, a NodeClaim has no instance, or pods do not
+/// run at the end. A temporary PostgreSQL is restarted under load as well.
+#[derive(Debug, Clone, Args)]
 pub struct Plan {
+    /// Number of kills
+    #[arg(long, default_value_t = 200)]
     pub times: u32,
-    pub seed: u64,
-    /// PostgreSQL URL; `None` starts a temporary one from this machine's binaries, which is
-    /// restarted under load as well.
-    pub database_url: Option<String>,
+    /// Number of simulated clusters
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=50))]
     pub clusters: u8,
-    pub cloud: CloudInterface,
-    pub without_tokens: bool,
-    /// The server runs no garbage collection.
-    pub without_collection: bool,
-    /// Kills between two cuts of the database's connections; 0 for never.
+    /// Drop every database connection after this many kills; 0 for never
+    #[arg(long, default_value_t = 10, value_name = "KILLS")]
     pub cut_every: u32,
-    pub log: String,
+    /// How servers reach the cloud
+    #[arg(long, value_enum, default_value_t)]
+    pub cloud: CloudInterface,
+    /// Ignore client tokens in the cloud, to verify that duplicates are detected
+    #[arg(long)]
+    pub without_tokens: bool,
+    /// Disable garbage collection in the server, to verify that leaks are detected
+    #[arg(long)]
+    pub without_collection: bool,
+    #[command(flatten)]
+    pub options: RunOptions,
 }

@@ -5,14 +5,14 @@ use super::plan::Plan;
 use crate::cloud_interface::CloudInterface;
 use serde_json::{Value, json};
 
-use crate::processes::{CloudProcess, ServerProcess, without_bounds};
+use crate::processes::{CloudProcess, ServerProcess};
 
 /// Maximum delay of a call and of its answer, in milliseconds, as under a busy EC2.
 pub(super) const ARRIVAL_MS: i64 = 150;
 const ANSWER_MS: i64 = 150;
 
 pub(super) async fn cloud(plan: &Plan) -> anyhow::Result<CloudProcess> {
-    let seed = plan.seed.to_string();
+    let seed = plan.options.seed.to_string();
     let (arrival, answer) = (format!("{ARRIVAL_MS}ms"), format!("{ANSWER_MS}ms"));
     let flags = ["--boot", "200ms", "--arrival", &arrival, "--answer", &answer, "--seed", &seed];
     let ignore_tokens = plan.without_tokens.then_some("--ignore-tokens");
@@ -40,7 +40,7 @@ fn ec2_faults() -> Value {
     })
 }
 
-pub(super) fn server(plan: &Plan, cloud: &CloudProcess) -> anyhow::Result<ServerProcess> {
+pub(super) fn server(plan: &Plan, database_url: &str, cloud: &CloudProcess) -> anyhow::Result<ServerProcess> {
     let collect = if plan.without_collection { "0s" } else { "4s" };
     let cloud = match &cloud.ec2 {
         Some(endpoint) => [["--cloud", "ec2"], ["--cloud-endpoint", endpoint]],
@@ -56,8 +56,6 @@ pub(super) fn server(plan: &Plan, cloud: &CloudProcess) -> anyhow::Result<Server
         ["--control-batch-idle", "50ms"],
         ["--control-batch-max", "300ms"],
         ["--control-gc-after", collect],
-        ["--log-filter", &plan.log],
     ];
-    let flags = flags.into_iter().flatten().map(str::to_owned).chain(without_bounds()).collect();
-    ServerProcess::start(plan.database_url.as_deref().unwrap_or_default(), flags)
+    ServerProcess::start(database_url, &plan.options.log, &flags)
 }

@@ -2,23 +2,42 @@
 
 use std::time::Duration;
 
+use clap::Args;
+
 use crate::cloud_interface::CloudInterface;
 
 pub(crate) const REGION: &str = "us-east-1";
 
-#[derive(Debug)]
+/// Run the whole system on this host: a server, a simulated cloud, and simulated clusters with an
+/// agent process each
+#[derive(Debug, Args)]
 pub struct Plan {
-    /// The demo ends when the scenario does, at the latest after this; `None` repeats the scenario
-    /// until a signal.
+    /// Stop after this time at the latest (such as 60s), with a summary; without it, run until
+    /// Ctrl-C
+    #[arg(long = "for", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
     pub at_most: Option<Duration>,
+    /// Random seed
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Simulate a cloud without capacity
+    #[arg(long)]
     pub no_capacity: bool,
-    /// How the server reaches the cloud.
+    /// How the server reaches the cloud. With ec2, notices of interruptions come through EventBridge and SQS
+    #[arg(long, value_enum, default_value_t)]
     pub cloud: CloudInterface,
+    /// Number of clusters
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
     pub clusters: u8,
-    /// HTTP port of the dashboard.
+    /// Port of the dashboard on 127.0.0.1; 0 lets the operating system choose
+    #[arg(long, default_value_t = 0)]
     pub port: u16,
-    pub log: String,
-    /// Replay every decision from the log at the end.
+    /// At the end, replay every decision from the decision log and compare bit for bit
+    #[arg(long)]
     pub replay: bool,
+    /// Log filter for standard error
+    #[arg(long, default_value = "warn", value_name = "FILTER")]
+    pub log: String,
+    /// OTLP/gRPC endpoint for traces
+    #[arg(long = "trace-collector", env = server::telemetry::COLLECTOR_VARIABLE, value_name = "URL")]
+    pub collector: Option<String>,
 }

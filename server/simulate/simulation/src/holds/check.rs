@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use cloud::simulated::SeededRng;
+use controller::holds::HOLD;
 use fleetwright_proto::simulation::v1 as simulation;
 use fleetwright_proto::v1;
+use model::ClaimName;
 use store::clock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 
 use super::client::{Clients, Outcome, has_ended, list};
-use super::clusters::Clusters;
 use super::report::Report;
+use crate::demo::SimulatedApi;
+use crate::fleet::Fleet;
 use crate::ledgers;
 use crate::simulated_cloud::remote::Client;
 
@@ -82,7 +85,7 @@ fn is_overdue(hold: &v1::Hold, asked: i64) -> bool {
 pub(super) async fn settle(
     report: &mut Report,
     clients: &Clients,
-    clusters: &Clusters,
+    clusters: &Fleet,
     cloud: &mut Client,
     outcomes: &[Outcome],
     limit: Duration,
@@ -131,14 +134,14 @@ fn compare_holds(report: &mut Report, outcomes: &[Outcome], holds: &BTreeMap<Str
 fn compare_machines(
     report: &mut Report,
     ledger: &simulation::ReadLedgerResponse,
-    clusters: &Clusters,
+    clusters: &Fleet,
     outcomes: &[Outcome],
     holds: &BTreeMap<String, v1::Hold>,
 ) {
-    let compared = ledgers::compare(ledger, &clusters.launched());
+    let compared = ledgers::compare(ledger, &clusters.claims());
     (report.leaked, report.launched_twice) = (compared.leaked, compared.launched_twice);
     (report.alive, report.launched) = (compared.alive, ledger.entries.len());
-    let claims = clusters.holds_of_claims();
+    let claims = holds_of_claims(clusters);
     let names: BTreeSet<&str> = claims.keys().map(AsRef::as_ref).collect();
     let kept: Vec<&v1::Hold> = holds.values().filter(|hold| hold.state() == v1::HoldState::Committed).collect();
     let nodes = |hold: &v1::Hold| hold.nodes.iter().map(|node| node.node.clone()).collect::<Vec<String>>();
@@ -155,6 +158,13 @@ fn compare_machines(
     report.without_room = kept.iter().filter(|hold| !is_there(hold)).map(|hold| hold.name.clone()).collect();
     let needed: BTreeSet<String> = kept.iter().flat_map(|hold| nodes(hold)).collect();
     report.left_over = names.iter().filter(|name| !needed.contains(**name)).map(ToString::to_string).collect();
+}
+
+/// Names of all NodeClaims, with the hold that each was launched for.
+fn holds_of_claims(clusters: &Fleet) -> BTreeMap<ClaimName, Option<String>> {
+    let claim = |claim: &cluster::ClaimRecord| (claim.name.clone(), claim.labels.get(HOLD).map(ToString::to_string));
+    let of_one = |api: &SimulatedApi| api.with(|cluster| cluster.claims().map(claim).collect::<Vec<_>>());
+    clusters.clusters.iter().flat_map(|(api, _)| of_one(api)).collect()
 }
 
 #[cfg(test)]

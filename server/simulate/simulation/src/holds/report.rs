@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
-#[derive(Debug, Default)]
+use serde::{Serialize, Serializer};
+
+use crate::measured::{percentile, seconds};
+
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Report {
-    pub kills: usize,
+    #[serde(rename = "holds")]
     pub created: usize,
+    pub kills: usize,
     /// Requests that were sent again with the same id, to either server.
     pub repeated: usize,
     pub committed: usize,
@@ -17,6 +23,7 @@ pub struct Report {
     /// Holds that are committed at the end.
     pub kept: usize,
     /// Time from a hold's creation until its room was there, in milliseconds.
+    #[serde(flatten, serialize_with = "ready")]
     pub ready_ms: Vec<u64>,
     /// Holds that were answered and are not listed.
     pub lost: Vec<String>,
@@ -37,21 +44,31 @@ pub struct Report {
     pub launched: usize,
     /// Instances that are billed at the end.
     pub alive: usize,
+    #[serde(rename = "seconds", serialize_with = "seconds")]
     pub took: Duration,
+}
+
+fn ready<S: Serializer>(times: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
+    let figures = [("readyMillisP50", 50), ("readyMillisP99", 99)];
+    serializer.collect_map(figures.map(|(name, percent)| (name, percentile(times, percent))))
 }
 
 impl Report {
     pub fn is_success(&self) -> bool {
-        let violations = [
-            &self.lost,
-            &self.doubled,
-            &self.overdue,
-            &self.contradictions,
-            &self.without_room,
-            &self.left_over,
-            &self.leaked,
-            &self.launched_twice,
-        ];
-        violations.iter().all(|found| found.is_empty())
+        self.violations().iter().all(|(_, found)| found.is_empty())
+    }
+
+    /// What must be empty, by name.
+    pub fn violations(&self) -> [(&'static str, &Vec<String>); 8] {
+        [
+            ("lost", &self.lost),
+            ("doubled", &self.doubled),
+            ("overdue", &self.overdue),
+            ("contradictions", &self.contradictions),
+            ("withoutRoom", &self.without_room),
+            ("leftOver", &self.left_over),
+            ("leaked", &self.leaked),
+            ("launchedTwice", &self.launched_twice),
+        ]
     }
 }

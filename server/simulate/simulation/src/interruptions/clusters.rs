@@ -5,18 +5,17 @@ use std::sync::Arc;
 
 use crate::simulated_cloud::remote::Client;
 use anyhow::anyhow;
-use cluster::PodPhase;
 use fleetwright_proto::simulation::v1::{LaunchRequest, Override};
 use fleetwright_proto::v1;
 use model::labels::CAPACITY_TYPE;
 use model::resources::{CPU, MEMORY, PODS};
 use model::{ClaimName, ClusterName, Millis, ProviderId, Resources, Timestamp};
 use store::clock;
-use tokio::task::JoinSet;
 
 use super::plan::Plan;
 use crate::demo::SimulatedApi;
 use crate::demo::manifests::{self, one_of};
+use crate::fleet::Fleet;
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
 use crate::kube::settled::{Machine, settled};
@@ -29,9 +28,8 @@ const ZONES: [&str; 3] = ["us-east-1a", "us-east-1b", "us-east-1c"];
 const AGE: Millis = Millis::from_hours(1);
 
 pub(super) struct Clusters {
-    all: Vec<Arc<SimulatedApi>>,
-    instances: Vec<ProviderId>,
-    tasks: JoinSet<()>,
+    pub(super) fleet: Fleet,
+    pub(super) instances: Vec<ProviderId>,
 }
 
 impl Clusters {
@@ -46,41 +44,17 @@ impl Clusters {
                 machines.push(launch(cloud, &name, node).await?);
             }
             instances.extend(machines.iter().map(|machine| machine.provider_id.clone()));
-            let seed = plan.seed.wrapping_mul(10_000).wrapping_add(number as u64);
+            let seed = plan.options.seed.wrapping_mul(10_000).wrapping_add(number as u64);
             let cluster = full_cluster(&machines, seed);
-            all.push(Arc::new(SimulatedApi::new(&name, cluster, manifests())));
+            all.push((Arc::new(SimulatedApi::new(&name, cluster, manifests())), seed));
         }
-        Ok(Self { all, instances, tasks: JoinSet::new() })
-    }
-
-    pub(super) fn connect(&mut self, plan: &Plan, server: &str) {
-        for (number, api) in self.all.iter().enumerate() {
-            let seed = plan.seed.wrapping_add(number as u64);
-            self.tasks.spawn(Arc::clone(api).run_with_agent(server.to_owned(), seed));
-        }
-    }
-
-    pub(super) fn instances(&self) -> Vec<ProviderId> {
-        self.instances.clone()
+        Ok(Self { fleet: Fleet::new(all), instances })
     }
 
     /// When Nodes were tainted for their removal, by provider id.
     pub(super) fn tainted(&self) -> BTreeMap<ProviderId, Timestamp> {
-        let of_one = |api: &Arc<SimulatedApi>| api.with(|cluster| cluster.ledger().tainted.clone());
-        self.all.iter().flat_map(of_one).collect()
-    }
-
-    /// Pods that do not run.
-    pub(super) fn waiting(&self) -> usize {
-        let of_one = |api: &Arc<SimulatedApi>| {
-            api.with(|cluster| cluster.pods().filter(|pod| pod.phase != PodPhase::Running || pod.terminating).count())
-        };
-        self.all.iter().map(of_one).sum()
-    }
-
-    /// NodeClaims and the provider ids of their instances.
-    pub(super) fn claims(&self) -> BTreeMap<(ClusterName, ClaimName), ProviderId> {
-        self.all.iter().flat_map(|api| api.launched_claims()).collect()
+        let of_one = |api: &SimulatedApi| api.with(|cluster| cluster.ledger().tainted.clone());
+        self.fleet.clusters.iter().flat_map(|(api, _)| of_one(api)).collect()
     }
 }
 
@@ -143,6 +117,8 @@ fn manifests() -> Vec<v1::ManifestRecord> {
 
 #[cfg(test)]
 mod tests {
+    use cluster::PodPhase;
+
     use super::*;
 
     #[test]

@@ -241,20 +241,7 @@ mod tests {
     use super::*;
 
     fn plan(clusters: usize) -> Plan {
-        Plan {
-            clusters,
-            nodes: 3,
-            pods: 60,
-            burst: 10,
-            period: Duration::ZERO,
-            external: None,
-            database_url: None,
-            measured_for: Duration::ZERO,
-            quote_interval: None,
-            disturbances: crate::load::Disturbances::None,
-            seed: 1,
-            log: String::new(),
-        }
+        Plan { clusters, nodes: 3, pods: 60, burst: 10, seed: 1, ..Plan::default() }
     }
 
     #[test]

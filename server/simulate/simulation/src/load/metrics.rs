@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use model::Timestamp;
+use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -110,12 +111,14 @@ impl Durations {
 }
 
 /// Upper bounds of median and 99th percentile.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Serialize)]
 pub struct Percentiles {
     pub count: u64,
     /// Median, in milliseconds.
+    #[serde(rename = "millisP50")]
     pub p50_ms: f64,
     /// 99th percentile, in milliseconds.
+    #[serde(rename = "millisP99")]
     pub p99_ms: f64,
 }
 

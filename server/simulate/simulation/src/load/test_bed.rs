@@ -9,9 +9,9 @@ use fleetwright_proto::simulation::v1;
 
 use super::balancer::Balancer;
 use super::metrics::{Database, Metrics, POLL_INTERVAL};
-use super::plan::{ExternalServer, Plan};
+use super::plan::Plan;
 use crate::ledgers;
-use crate::processes::{CloudProcess, NO_POSTGRES, ServerProcess, without_bounds};
+use crate::processes::{CloudProcess, NO_POSTGRES, ServerProcess};
 use crate::simulated_cloud::remote::{self, Client};
 use store_postgres::postgres_local::{self, LocalPostgres};
 
@@ -31,6 +31,14 @@ pub(super) struct TestBed {
 enum ServerSource {
     External(ExternalServer),
     Own(Box<OwnProcesses>),
+}
+
+struct ExternalServer {
+    target: String,
+    /// HTTP addresses of the metrics of its replicas.
+    pages: Vec<SocketAddr>,
+    /// Process ids of its replicas that run on this machine.
+    pids: Vec<u32>,
 }
 
 struct OwnProcesses {
@@ -67,22 +75,26 @@ impl Postgres {
 impl TestBed {
     /// Starts everything that is not external, and checks the database connection.
     pub(super) async fn prepare(plan: &Plan) -> anyhow::Result<Self> {
-        let postgres = match (&plan.external, &plan.database_url) {
+        let postgres = match (&plan.target, &plan.database_url) {
             (None, None) => Some(Postgres::start()?),
             _ => None,
         };
         let own = postgres.as_ref().and_then(|postgres| postgres.server.as_ref());
         let url = plan.database_url.clone().or_else(|| own.map(LocalPostgres::url));
-        let source = match &plan.external {
-            Some(server) => ServerSource::External(server.clone()),
+        let source = match &plan.target {
+            Some(target) => ServerSource::External(ExternalServer {
+                target: target.clone(),
+                pages: plan.page.clone(),
+                pids: plan.server_pid.clone(),
+            }),
             None => ServerSource::Own(Box::new(OwnProcesses::start(plan, url.clone().unwrap_or_default()).await?)),
         };
         let database = match url {
             Some(url) => Some(Database::connect(&url, own.and_then(LocalPostgres::pid)).await?),
             None => None,
         };
-        let external_cloud = plan.external.as_ref().and_then(|server| server.cloud.as_deref());
-        Ok(Self { source, external_cloud: external_cloud.map(remote::client).transpose()?, database, postgres })
+        let external_cloud = plan.cloud_address.as_deref().map(remote::client).transpose()?;
+        Ok(Self { source, external_cloud, database, postgres })
     }
 
     pub(super) fn target(&self) -> String {
@@ -225,9 +237,8 @@ impl OwnProcesses {
 
     fn join(&mut self, plan: &Plan) -> anyhow::Result<()> {
         let owner = format!("load-{}", self.servers.len());
-        let flags = [["--cloud-address", &self.cloud.address], ["--lease-owner", &owner], ["--log-filter", &plan.log]];
-        let flags = flags.into_iter().flatten().map(str::to_owned).chain(without_bounds()).collect();
-        let server = ServerProcess::start(&self.url, flags)?;
+        let flags = [["--cloud-address", &self.cloud.address], ["--lease-owner", &owner]];
+        let server = ServerProcess::start(&self.url, &plan.log, &flags)?;
         self.balancer.add(server.grpc);
         self.servers.push(server);
         Ok(())

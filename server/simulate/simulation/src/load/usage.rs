@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+
 use super::disruption::DisruptionWaits;
 use super::metrics::{Durations, Metrics, Percentiles};
 use super::test_bed::TestBed;
@@ -123,11 +125,13 @@ pub struct Interval {
 }
 
 /// Usage of a process within an interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Usage {
     /// Memory at the end, in bytes.
+    #[serde(rename = "memoryBytes")]
     pub bytes: u64,
     /// Peak memory since the process started, in bytes.
+    #[serde(rename = "peakBytes")]
     pub peak: u64,
     pub processors: f64,
 }
