@@ -109,7 +109,7 @@ impl Invocation {
         if let Some(path) = named.filter(|path| !path.as_os_str().is_empty()) {
             layers.add_file(&path);
         }
-        layers.add_environment(&environment);
+        layers.add_environment(environment);
         layers.check_names()?;
         for key in KEYS {
             if let Some(value) = matches.get_one::<String>(key.path) {

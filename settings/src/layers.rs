@@ -60,7 +60,7 @@ impl Layers {
     /// Adds environment variables. The variables that Kubernetes defines for a Service whose name
     /// begins as the program's are ignored. Another unknown variable with the program's prefix is an
     /// error of [`Layers::check`].
-    pub fn add_environment(&mut self, variables: &BTreeMap<String, String>) {
+    pub fn add_environment(&mut self, variables: BTreeMap<String, String>) {
         for (variable, path) in self.schema.external_variables {
             if let Some(value) = variables.get(*variable).filter(|value| !value.is_empty()) {
                 self.set(path, value.clone(), Origin::Environment((*variable).to_owned()));

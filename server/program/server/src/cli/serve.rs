@@ -132,7 +132,7 @@ fn layers(flags: &ServeFlags) -> Layers {
     if let Some(file) = &flags.file {
         layers.add_file(file);
     }
-    layers.add_environment(&environment);
+    layers.add_environment(environment);
     if flags.trial {
         layers.add_trial();
     }

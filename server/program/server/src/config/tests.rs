@@ -6,7 +6,7 @@ fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 fn with_environment(pairs: &[(&str, &str)]) -> Layers {
     let mut layers = Layers::default();
-    layers.add_environment(&variables(pairs));
+    layers.add_environment(variables(pairs));
     layers
 }
 
@@ -46,8 +46,8 @@ fn every_default_and_every_example_is_valid() {
 #[test]
 fn the_environment_overrides_the_file_and_a_flag_both() {
     let mut layers = with_file("[control]\nplan-pods = 1\nbatch-max = \"5s\"\n[log]\nformat = \"json\"\n");
-    layers.add_environment(&variables(&[("FLEETWRIGHT_CONTROL_PLAN_PODS", "2")]));
-    layers.add_environment(&variables(&[("FLEETWRIGHT_LOG_FORMAT", "text")]));
+    layers.add_environment(variables(&[("FLEETWRIGHT_CONTROL_PLAN_PODS", "2")]));
+    layers.add_environment(variables(&[("FLEETWRIGHT_LOG_FORMAT", "text")]));
     layers.add_flag(KEYS.iter().find(|key| key.path == "control.plan-pods").unwrap(), "3".to_owned());
     let config = Config::resolve(&layers).unwrap();
     let control = &config.control;
@@ -211,7 +211,7 @@ fn the_default_data_folder_of_a_user_is_in_the_state_folder() {
 fn a_trial_ignores_the_database_and_listeners_of_the_environment() {
     let mut layers = Layers::default();
     let pairs = [("DATABASE_URL", "postgres://a/b"), ("FLEETWRIGHT_LISTEN_GRPC", "0.0.0.0:1")];
-    layers.add_environment(&variables(&pairs));
+    layers.add_environment(variables(&pairs));
     layers.add_trial();
     let config = Config::resolve(&layers).unwrap();
     assert!(config.store.memory && config.store.database_url.is_none());
@@ -224,7 +224,7 @@ fn all_errors_of_a_file_and_the_environment_are_returned_in_one_run() {
         "[guardrails]\nquarantine-percent = 150\n[store]\nmemory = \"yes\"\nkeep = \"14d\"\nkeep-log = \"two weeks\"\n\
          [log]\nfilter = \"verbose\"\n[control]\nmin-values-policy = \"None\"\n",
     );
-    layers.add_environment(&variables(&[("FLEETWRIGHT_COLOUR", "red")]));
+    layers.add_environment(variables(&[("FLEETWRIGHT_COLOUR", "red")]));
     let errors = Config::resolve(&layers).unwrap_err().messages();
     // Errors of names and types come in the order of the lines, then those of values in the order of the keys.
     let expected = [
