@@ -11,8 +11,8 @@ use cloud::simulated::FaultProfile;
 use controller::{PlanError, Planner};
 use e2e::{Postgres, Program, Prometheus, RunningProcess, authority};
 use model::input::PlanningInput;
-use server::config::{Config, Layers, Provider};
 use server::serve;
+use server_settings::{Config, Layers, Provider};
 use simulation::simulated_cloud::in_process;
 use verifier::{Rule, Violation};
 

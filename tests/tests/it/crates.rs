@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 37] = [
+const RULES: [(&str, &[&str]); 47] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-settings", &["fleetwright-", "clap", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
@@ -80,7 +80,33 @@ const RULES: [(&str, &[&str]); 37] = [
         &["fleetwright-proto", "fleetwright-rpc", "fleetwright-model", "fleetwright-auth", "fleetwright-server"],
     ),
     ("fleetwright-replica", &["tokio", "sqlx", "tonic"]),
-    ("fleetwright-server", &["fleetwright-simulation", "fleetwright-agent", "fleetwright", "fleetwright-sim"]),
+    ("fleetwright-command", &["fleetwright-server-settings", "fleetwright-store", "fleetwright-controller", "tokio"]),
+    ("fleetwright-server-settings", &["fleetwright-store-postgres", "fleetwright-fleet-api", "sqlx"]),
+    ("fleetwright-telemetry", &["fleetwright-store", "fleetwright-fleet-api", "sqlx"]),
+    ("fleetwright-metrics", &["fleetwright-", "tokio", "serde"]),
+    ("fleetwright-api-messages", &["fleetwright-controller", "fleetwright-planner", "sqlx"]),
+    ("fleetwright-render", &["fleetwright-controller", "fleetwright-store", "tokio"]),
+    (
+        "fleetwright-fleet-api",
+        &["fleetwright-store-postgres", "fleetwright-cloud-ec2", "fleetwright-client", "fleetwright-server", "sqlx"],
+    ),
+    ("fleetwright-dashboard", &["fleetwright-store-postgres", "fleetwright-cloud-ec2", "fleetwright-server", "sqlx"]),
+    (
+        "fleetwright-client",
+        &["fleetwright-fleet-api", "fleetwright-auth", "fleetwright-replica", "fleetwright-store-postgres", "sqlx"],
+    ),
+    ("fleetwright-offline", &["fleetwright-fleet-api", "fleetwright-server", "fleetwright-replica"]),
+    (
+        "fleetwright-server",
+        &[
+            "fleetwright-simulation",
+            "fleetwright-agent",
+            "fleetwright",
+            "fleetwright-sim",
+            "fleetwright-client",
+            "fleetwright-offline",
+        ],
+    ),
     ("fleetwright", &["fleetwright-simulation", "fleetwright-simulated-ec2", "fleetwright-sim"]),
     ("fleetwright-sim", &["aws-", "kube", "fleetwright", "fleetwright-agent-kubernetes"]),
     ("fleetwright-agent", &["fleetwright-model", "fleetwright-auth", "fleetwright-server"]),

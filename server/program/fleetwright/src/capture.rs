@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use agent_kubernetes::api::Api;
 use agent_kubernetes::error::{ApiError, ErrorKind};
 use clap::Args;
+use command::exit::{Failure, Status};
+use command::output;
 use serde_json::Value;
-use server::cli::exit::{Failure, Status};
-use server::cli::output;
 
 use discovery::{Discovery, Listable};
 

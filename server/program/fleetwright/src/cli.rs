@@ -1,4 +1,4 @@
-//! Command line: one module per subcommand, here or in [`server::cli`], and one exit status for all.
+//! Command line: one module per subcommand, here, in [`client`], [`offline`] or [`server::cli`], and one exit status for all.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use server::cli::exit::{Failure, Status};
-use server::cli::why::kubectl::Plugin;
-use server::cli::{
-    accounts_file, audit, catalogue, clusters, completion, convert, crds, ec2, explain, fleet, forget, freeze, freezes,
-    history, hold, output, plan, quarantine, quote, removals, replay, serve, thaw, top, trust_file, validate, why,
-};
+use client::why::kubectl::Plugin;
+use client::{audit, clusters, fleet, forget, freeze, freezes, hold, quarantine, quote, removals, thaw, top, why};
+use command::exit::{Failure, Status};
+use command::output;
+use offline::{accounts_file, convert, crds, explain, history, plan, replay, trust_file, validate};
+use server::cli::{catalogue, completion, ec2, serve};
 
 use crate::{capture, man};
 
@@ -135,7 +135,7 @@ fn with_name_that_exists(mut error: clap::Error, serves: bool) -> clap::Error {
         Some(ContextValue::String(flag)) => flag.trim_start_matches('-').to_owned(),
         _ => return error,
     };
-    match server::config::key_of_flag(&unknown) {
+    match server_settings::key_of_flag(&unknown) {
         Some(key) => Cli::command().error(
             ErrorKind::UnknownArgument,
             format!("there is no flag --{unknown} any more; its name is --{} now", key.flag),

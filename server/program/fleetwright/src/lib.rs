@@ -1,4 +1,4 @@
-//! The `fleetwright` program: the commands of [`server::cli`], and those of its own.
+//! The `fleetwright` program: the commands of [`client`], [`offline`] and [`server::cli`], and those of its own.
 
 mod capture;
 mod cli;

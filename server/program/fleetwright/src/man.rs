@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Command};
-use server::cli::exit::{Failure, Status};
-use server::cli::output;
+use command::exit::{Failure, Status};
+use command::output;
 
 /// Write the manual pages of all commands: fleetwright.1, fleetwright-fleet.1, and so on
 #[derive(Debug, Args)]

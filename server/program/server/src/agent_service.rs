@@ -9,7 +9,6 @@
 
 mod cluster;
 mod connect;
-mod delivery;
 mod routes;
 mod stream_auth;
 
@@ -38,7 +37,6 @@ use agent_session::intern::Interner;
 use agent_session::state::{Session, Settings, check_cluster_name};
 use auth::authorizer::Authorizer;
 use cluster::{BoxedResponse, Command, Incoming, ResponseSender, SessionHandle};
-pub(crate) use delivery::Delivery;
 use prost::Message as _;
 pub(crate) use routes::{LoopRoute, Routes};
 use stream_auth::StreamAuth;

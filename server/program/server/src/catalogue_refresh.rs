@@ -12,7 +12,8 @@ use cloud::catalogue::refreshed::RefreshKind;
 use model::Timestamp;
 use store::lease::Scope;
 
-use crate::metrics::{Family, Labels, Value, scope_labels};
+use fleet_api::conditions::scope_labels;
+use metrics::{Family, Labels, Value};
 
 /// What this process counts of refreshes.
 pub(crate) static METRICS: LazyLock<RefreshMetrics> = LazyLock::new(RefreshMetrics::default);
@@ -90,7 +91,7 @@ fn labels(scope: &Scope, kind: RefreshKind) -> Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::series;
+    use metrics::series;
 
     #[test]
     fn reads_and_failures_are_counted_by_account_region_and_kind() {

@@ -27,14 +27,14 @@ use crate::api_budget::StoreBudget;
 #[cfg(feature = "ec2")]
 use crate::catalogue_refresh::refresher::{Refresher, StartCatalogue};
 #[cfg(feature = "ec2")]
-use crate::config::{AccountEntry, AccountRoles, RefreshConfig};
-use crate::config::{CloudConfig, Config, Provider};
-#[cfg(feature = "ec2")]
 use crate::interruptions::receiver::Receiver;
 use crate::serve::Server;
 #[cfg(feature = "ec2")]
 use crate::serve::{self, CloudRegion, RegionComponents, ServerComponents};
-use crate::suggest::nearest;
+use command::suggest::nearest;
+#[cfg(feature = "ec2")]
+use server_settings::{AccountEntry, AccountRoles, RefreshConfig};
+use server_settings::{CloudConfig, Config, Provider};
 #[cfg(feature = "ec2")]
 use store::{Store, clock};
 

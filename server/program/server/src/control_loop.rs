@@ -19,10 +19,8 @@ mod latency;
 pub(crate) mod lease_renewal;
 mod planners;
 mod records;
-mod state_log;
 mod steps;
 mod traces;
-mod view_publisher;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -40,26 +38,26 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::agent_service::{Delivery, Sessions};
-use crate::conditions::Conditions;
-use crate::config::LeaseConfig;
-use crate::questions::ClusterQuestion;
+use crate::agent_service::Sessions;
 use calls::{CallRunner, LaunchWarnings, TrustedNames, run_within_limit};
 use cluster_task::{CALLS_GRACE, TaskContext};
 use clusters::Clusters;
 use decision_log::DecisionLog;
+use fleet_api::conditions::Conditions;
+use fleet_api::questions::{ClusterQuestion, Delivery};
+use fleet_api::views::publisher::ViewUpdate;
 pub use heartbeat::Heartbeat;
 pub(crate) use latency::Latencies;
 use lease_renewal::{HeldLeases, LeaseRenewalThread};
 use planners::Planners;
-pub(crate) use planners::{PlannerThreads, PlanningMode, lower_priority};
+pub(crate) use planners::{PlannerThreads, PlanningMode};
 use replica::fence::Fence;
 use replica::{ADMISSION_LIMIT, Call, ClusterSettings, Coordinator, Input, Output, Step};
+use server_settings::LeaseConfig;
 use steps::StepTimer;
 use store::guardrails::Changes;
 use store::lease::{Lease, Scope};
 use store::{Store, clock};
-pub(crate) use view_publisher::{ViewPublisher, ViewUpdate, publish_views};
 
 /// Interval between polls of the cloud's event queue.
 const CLOUD_POLL_INTERVAL: Duration = Duration::from_millis(250);

@@ -16,8 +16,8 @@ use model::interruption::InterruptionKind;
 use store::clock;
 use store::interruptions::InterruptionRow;
 
-use crate::histogram::{Counter, Histogram};
-use crate::metrics::Family;
+use metrics::Family;
+use metrics::histogram::{Counter, Histogram};
 
 /// What this process counts of notices.
 pub(crate) static METRICS: LazyLock<InterruptionMetrics> = LazyLock::new(InterruptionMetrics::default);
@@ -115,7 +115,7 @@ mod tests {
         let notices =
             [InterruptionKind::SpotInterrupted, InterruptionKind::SpotInterrupted, InterruptionKind::InstanceStopped];
         metrics.count_recorded(&notices.map(notice), Timestamp::from_millis(1_400));
-        let text = crate::metrics::series(metrics.families()).join("\n");
+        let text = metrics::series(metrics.families()).join("\n");
         for line in [
             "karpenter_interruption_received_messages_total{message_type=\"spot_interrupted\"} 2",
             "karpenter_interruption_received_messages_total{message_type=\"instance_stopped\"} 1",

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::metrics::Family;
+use metrics::Family;
 use store::Store;
 use store::replicas::{REPLICA_HEARTBEAT, ReplicaRow};
 
@@ -162,7 +162,7 @@ mod tests {
         let replicas = Replicas::default();
         let differing = [("b".to_owned(), vec!["cloud.region".to_owned()])].into();
         replicas.set(&Comparison { others: 3, differing, same_owner: 1 });
-        let values = crate::metrics::series(replicas.families());
+        let values = metrics::series(replicas.families());
         assert_eq!(
             values,
             [

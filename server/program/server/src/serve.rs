@@ -37,34 +37,34 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::agent_service::{Delivery, Routes, Sessions};
-use crate::background_runtime::BackgroundRuntime;
+use crate::agent_service::{Routes, Sessions};
 use crate::browser_sessions;
-use crate::capacity::CapacityApi;
-use crate::capacity::error_info::ErrorInfoLayer;
-use crate::capacity::estimates::Estimates;
-use crate::capacity::learning;
-use crate::capacity::threads::CapacityThreads;
-use crate::conditions::Conditions;
-use crate::config::{ClusterRules, Config, ControlConfig, LeaseConfig, StoreConfig};
-use crate::control_loop::ViewPublisher;
-use crate::fleet::change_feed::{self, KnownFreezes, Topic};
-use crate::fleet::directory::Directory;
-use crate::fleet::replica_clients::{self, ReplicaClients};
-use crate::fleet::{FleetApi, summaries};
 use crate::pools::PublishedCatalogue;
-use crate::questions;
+use crate::process_metrics::ProcessMetrics;
 use crate::replicas::{self, Replicas};
 use crate::stores::{self, health, retention};
-use crate::views::ResourceChanges;
-use crate::web::{self, Pages};
-use crate::{histogram, telemetry, views};
 use agent_session::SessionMemory;
 use auth::authorizer::Authorizer;
 use auth::connections::ConnectionLimits;
 use auth::middleware::AuthLayer;
 use auth::tls::{Certificates, Incoming};
+use dashboard::Pages;
+use fleet_api::background_runtime::BackgroundRuntime;
+use fleet_api::capacity::error_info::ErrorInfoLayer;
+use fleet_api::capacity::estimates::Estimates;
+use fleet_api::capacity::threads::CapacityThreads;
+use fleet_api::capacity::{CapacityApi, learning};
+use fleet_api::conditions::Conditions;
+use fleet_api::fleet::change_feed::{self, KnownFreezes, Topic};
+use fleet_api::fleet::directory::Directory;
+use fleet_api::fleet::replica_clients::{self, ReplicaClients};
+use fleet_api::fleet::{FleetApi, summaries};
+use fleet_api::questions::{self, Delivery};
+use fleet_api::views::publisher::ViewPublisher;
+use fleet_api::views::{self, ResourceChanges};
 use loops::{Common, Inbox, Loops};
+use metrics::histogram;
+use server_settings::{ClusterRules, Config, ControlConfig, LeaseConfig, Provider, StoreConfig};
 use store::lease::Scope;
 use store::log::Retention;
 use store::replicas::{ReplicaEndpoint, ReplicaRow};
@@ -495,7 +495,7 @@ impl Server {
         tasks.spawn(Arc::clone(&authorizer).watch_files(stop.clone()));
         tasks.spawn(serve_grpc(incoming, sessions.clone(), capacity.clone(), Arc::clone(&authorizer), stop.clone()));
         let pages = BackgroundRuntime::start("pages", PAGE_THREADS, None).context("no threads for HTTP")?;
-        let page_data = Pages { api: capacity, fleet: fleet_state, latencies, heartbeats, replicas };
+        let page_data = ProcessMetrics { fleet: fleet_state, latencies, heartbeats, replicas }.pages(capacity);
         let listener = (http_listener.into_std()?, http_limits);
         let served = serve_http(listener, components.certificates, page_data, authorizer, stop.clone());
         let served = pages.spawn(served);
@@ -609,8 +609,8 @@ async fn serve_http(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let incoming = Incoming::new(TcpListener::from_std(listener)?, certificates, limits);
-    let router = web::router(pages, &authorizer)?;
-    web::listener::serve(incoming, router, stop).await;
+    let router = dashboard::router(pages, &authorizer)?;
+    dashboard::listener::serve(incoming, router, stop).await;
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use tracing::{info, warn};
 
-use crate::config::Config;
+use server_settings::Config;
 use store::Store;
 use store::memory::MemoryStore;
 use store_postgres::postgres::{PostgresStore, Settings};

@@ -1,6 +1,6 @@
 //! `fleetwright-sim demo`: the whole system on one host.
 
-use server::cli::exit::{Failure, Status};
+use command::exit::{Failure, Status};
 use server::{clouds, telemetry};
 use simulation::{CloudInterface, demo};
 

@@ -6,11 +6,11 @@ use clap::Args;
 use cloud::simulated::FaultProfile;
 use tracing::warn;
 
-use server::cli::exit::{Failure, Status};
+use command::exit::{Failure, Status};
 use server::cli::serve::{self, ServeFlags};
 use server::clouds;
-use server::config::{Config, Provider};
 use server::serve::{Server, new_planner, start};
+use server_settings::{Config, Provider};
 use simulation::CloudInterface;
 use simulation::simulated_cloud::{in_process, remote::RemoteCloud};
 
@@ -35,7 +35,7 @@ pub(crate) struct SimulatedServeFlags {
     #[arg(long, default_value_t = 0)]
     cloud_seed: u64,
     /// Time from launch to running of an instance
-    #[arg(long, default_value = "3s", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
+    #[arg(long, default_value = "3s", value_name = "DURATION", value_parser = command::duration::parse_duration_flag)]
     cloud_boot: Duration,
     /// Refuse every launch for insufficient capacity
     #[arg(long)]

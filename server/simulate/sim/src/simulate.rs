@@ -10,8 +10,8 @@ mod load;
 
 use clap::Subcommand;
 
+use command::exit::{Failure, Status};
 use form::RunFlags;
-use server::cli::exit::{Failure, Status};
 
 /// Run the system under faults or load and check invariants
 #[derive(Debug, Subcommand)]

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use agent::config::Credentials;
 use clap::Args;
 
-use server::cli::exit::{Failure, Status};
-use server::telemetry;
+use command::exit::{Failure, Status};
 use simulation::demo;
 
 /// One simulated cluster and its agent

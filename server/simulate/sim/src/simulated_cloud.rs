@@ -11,9 +11,8 @@ use simulated_ec2::{AccountSettings, Faults, FleetProgress, SimulatedEc2};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-use server::cli::exit::{Failure, Status};
-use server::cli::output;
-use server::telemetry;
+use command::exit::{Failure, Status};
+use command::output;
 use simulation::demo;
 use simulation::simulated_cloud::{self, Latency, OtherLaunch};
 
@@ -40,13 +39,13 @@ pub(crate) struct SimulatedCloudFlags {
     #[arg(long, default_value = "us-east-1")]
     region: String,
     /// Time from launch to running of an instance
-    #[arg(long, default_value = "3s", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
+    #[arg(long, default_value = "3s", value_name = "DURATION", value_parser = command::duration::parse_duration_flag)]
     boot: Duration,
     /// Maximum random delay before a call takes effect
-    #[arg(long, default_value = "0ms", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
+    #[arg(long, default_value = "0ms", value_name = "DURATION", value_parser = command::duration::parse_duration_flag)]
     arrival: Duration,
     /// Maximum random delay before the response of a call
-    #[arg(long, default_value = "0ms", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
+    #[arg(long, default_value = "0ms", value_name = "DURATION", value_parser = command::duration::parse_duration_flag)]
     answer: Duration,
     /// Refuse every launch for insufficient capacity
     #[arg(long)]

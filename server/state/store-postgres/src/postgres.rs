@@ -66,7 +66,6 @@ use store::replicas::{ClusterSummaryRow, ReplicaRow};
 use store::spend::{IntervalFilter, SpendQuery, SpendRow};
 use store::{Archive, Store, StoreFuture};
 
-pub use attempt::is_url;
 pub use connection::{PostgresStore, Settings};
 pub use timeouts::LONGEST_OPERATION;
 

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use agent::error_chain;
 use agent_kubernetes::api::Api;
+use command::exit::Failure;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use server::cli::exit::Failure;
 
 /// Creates a client. Sends no request.
 ///
@@ -50,7 +50,7 @@ fn unknown_context(kubeconfig: &Kubeconfig, wanted: &str) -> Option<String> {
     if names.contains(&wanted) {
         return None;
     }
-    let remedy = match server::suggest::nearest(wanted, names.iter().map(|name| (*name).to_owned())) {
+    let remedy = match command::suggest::nearest(wanted, names.iter().map(|name| (*name).to_owned())) {
         Some(near) => format!("did you mean {near}?"),
         None if names.is_empty() => "it has none".to_owned(),
         None => format!("it has {}", names.join(", ")),

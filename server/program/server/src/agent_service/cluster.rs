@@ -15,11 +15,10 @@ use tonic::Status;
 use trace::{InstructionContext, Span};
 use tracing::{info, warn};
 
-use super::delivery::Delivery;
 use crate::pools::Rereads;
-use crate::telemetry;
 use agent_session::state::{IdentityError, Output, Session, SessionEvent};
 use auth::rate_limit::{RateLimits, TokenBuckets};
+use fleet_api::questions::Delivery;
 
 /// Buffered messages from a stream to its cluster's task.
 const INCOMING_BUFFER: usize = 2;

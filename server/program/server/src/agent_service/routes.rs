@@ -3,9 +3,9 @@
 use agent_session::PoolReader;
 use tokio::sync::mpsc;
 
-use super::Delivery;
-use crate::config::{ClusterRules, UnassignedCluster};
 use crate::pools::PublishedCatalogue;
+use fleet_api::questions::Delivery;
+use server_settings::{ClusterRules, UnassignedCluster};
 
 /// The control loop of an account and region, as sessions use it.
 #[derive(Debug, Clone)]

@@ -15,7 +15,8 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 
 use super::*;
-use crate::config::ClusterRules;
+use fleet_api::questions::Delivery;
+use server_settings::ClusterRules;
 
 mod accounts;
 mod unauthenticated;

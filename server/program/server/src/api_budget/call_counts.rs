@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use store::lease::Scope;
 
-use crate::metrics::{Family, scope_labels};
+use fleet_api::conditions::scope_labels;
+use metrics::Family;
 
 /// What this process counts of its calls.
 pub(crate) static CALLS: CallCounts = CallCounts(Mutex::new(BTreeMap::new()));
@@ -74,7 +75,7 @@ impl CallCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics;
+    use metrics;
 
     #[test]
     fn each_account_and_region_is_counted_by_itself() {

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::METRICS;
-use crate::conditions::{Conditions, Dependency, Failure};
-use crate::config::RefreshConfig;
 use crate::pools::PublishedCatalogue;
+use fleet_api::conditions::{Conditions, Dependency, Failure};
+use server_settings::RefreshConfig;
 
 /// Refused values that a log line names.
 const NAMED: usize = 3;

@@ -7,11 +7,12 @@ use cloud::catalogue::Snapshot;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::exit::{Failure, Status};
-use super::remote::{Format, print_rows};
-use super::{output, readable_json};
+use super::readable_json;
 use crate::clouds::discovery::{self, Refreshed};
-use crate::suggest::nearest;
+use command::exit::{Failure, Status};
+use command::output;
+use command::rows::{Format, print_rows};
+use command::suggest::nearest;
 
 /// Instance types and prices that plans are based on
 #[derive(Debug, Subcommand)]

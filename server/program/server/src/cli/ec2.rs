@@ -2,9 +2,9 @@
 
 use clap::{Args, Subcommand};
 
-use super::exit::{Failure, Status};
-use super::output;
 use crate::clouds::queue_setup::{self, QueueRequest};
+use command::exit::{Failure, Status};
+use command::output;
 
 /// Resources in AWS that a server on EC2 uses
 #[derive(Debug, Subcommand)]

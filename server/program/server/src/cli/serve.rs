@@ -7,11 +7,10 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 
-use super::exit::{Failure, Status};
-use super::output;
-use crate::config::{self, Config, ConfigErrors, FILE_VARIABLE, KEYS, Layers, Provider};
-use crate::serve::Server;
-use crate::{clouds, serve, suggest, telemetry};
+use crate::{clouds, serve};
+use command::exit::{Failure, Status};
+use command::{output, suggest};
+use server_settings::{Config, FILE_VARIABLE, KEYS, Layers, Provider};
 
 /// Flags of `serve`: one per configuration key, and `--config` and `--print-config`.
 #[derive(Debug)]
@@ -19,7 +18,7 @@ pub struct ServeFlags {
     file: Option<PathBuf>,
     print: bool,
     trial: bool,
-    values: Vec<(&'static config::ConfigKey, String)>,
+    values: Vec<(&'static server_settings::ConfigKey, String)>,
 }
 
 impl Args for ServeFlags {
@@ -27,7 +26,7 @@ impl Args for ServeFlags {
         let file =
             Arg::new("config").long("config").value_name("FILE").env(FILE_VARIABLE).help("Configuration file (TOML)");
         let print = Arg::new("print-config").long("print-config").action(ArgAction::SetTrue);
-        let flag = |key: &config::ConfigKey| {
+        let flag = |key: &server_settings::ConfigKey| {
             Arg::new(key.path).long(key.flag).value_name(key.kind.placeholder()).help(key.flag_help())
         };
         command
@@ -48,7 +47,8 @@ impl Args for ServeFlags {
 
 impl FromArgMatches for ServeFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |key: &'static config::ConfigKey| Some((key, matches.get_one::<String>(key.path)?.clone()));
+        let given =
+            |key: &'static server_settings::ConfigKey| Some((key, matches.get_one::<String>(key.path)?.clone()));
         Ok(Self {
             file: matches.get_one::<String>("config").map(PathBuf::from),
             print: matches.get_flag("print-config"),
@@ -104,7 +104,7 @@ where
     let mut config = Config::resolve(&layers)?;
     config.cloud.provider = provider;
     if flags.print {
-        output::print_text(&config::print(&layers))?;
+        output::print_text(&server_settings::print(&layers))?;
         return Ok(Status::Done);
     }
     clouds::check(&config.cloud).map_err(Failure::refused)?;
@@ -140,12 +140,6 @@ fn layers(flags: &ServeFlags) -> Layers {
         layers.add_flag(key, value.clone());
     }
     layers
-}
-
-impl From<ConfigErrors> for Failure {
-    fn from(errors: ConfigErrors) -> Self {
-        Self { status: Status::Refused, messages: errors.messages() }
-    }
 }
 
 /// Whether this process may write everywhere.

@@ -12,9 +12,9 @@ use model::{ClusterName, Text};
 use store::clock;
 use store::lease::Scope;
 
-use crate::conditions::{CloudAction, Conditions, Dependency, Failure};
-use crate::histogram::Histogram;
-use crate::metrics::Family;
+use fleet_api::conditions::{CloudAction, Conditions, Dependency, Failure};
+use metrics::Family;
+use metrics::histogram::Histogram;
 
 pub(crate) static CALLS: LazyLock<CloudCalls> = LazyLock::new(CloudCalls::default);
 
@@ -175,7 +175,7 @@ mod tests {
     use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 
     use super::*;
-    use crate::metrics::series;
+    use metrics::series;
 
     #[tokio::test]
     async fn calls_are_timed_by_method_and_failures_counted_by_karpenters_names() {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{KEYS, Layers};
+use server_settings::{KEYS, Layers};
 
 const SIMULATED: Provider = Provider::Simulated { shared: false };
 

@@ -29,10 +29,10 @@ use super::latency::{Latencies, LatencyTracker};
 use super::planners::Planners;
 use super::steps::StepTimer;
 use super::traces::Traces;
-use super::view_publisher::ViewUpdate;
 use crate::agent_service::Sessions;
-use crate::fleet::encode::Owner;
-use crate::questions::{ClusterQuestion, Subject};
+use fleet_api::fleet::encode::Owner;
+use fleet_api::questions::{ClusterQuestion, Subject};
+use fleet_api::views::publisher::ViewUpdate;
 
 /// Minimum interval between two steps that no message causes. Overdue work that cannot be done yet
 /// is retried after it.

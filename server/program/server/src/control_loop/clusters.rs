@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::questions::ClusterQuestion;
+use fleet_api::questions::ClusterQuestion;
 
 use super::cluster_task::{ClusterTask, Ends, Message, TaskContext};
 

@@ -15,8 +15,8 @@ use model::{ClaimName, ClusterName, Millis, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::steps::StepTimes;
-use crate::fleet::encode::trace_id;
-use crate::histogram::{Histogram, TracedHistogram};
+use fleet_api::fleet::encode::trace_id;
+use metrics::histogram::{Histogram, TracedHistogram};
 use replica::{Call, Output};
 use store::clock;
 
@@ -133,7 +133,7 @@ mod tests {
         latency_tracker.record_ordered(&red, &claims[0], Timestamp::from_millis(1_040));
         latency_tracker.record_ordered(&ClusterName::from("unknown"), &claims[0], Timestamp::from_millis(1_040));
         // 40 ms is a bound of the histogram: three orders within it.
-        let ordered = crate::metrics::series(vec![latencies.ordered.family("x", "")]);
+        let ordered = metrics::series(vec![latencies.ordered.family("x", "")]);
         assert!(ordered.contains(&"x_bucket{le=\"0.04\"} 3".to_owned()), "{ordered:?}");
     }
 

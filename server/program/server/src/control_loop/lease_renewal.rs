@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::error;
 
 use super::heartbeat::Heartbeat;
-use crate::conditions::{Conditions, Dependency, Failure};
+use fleet_api::conditions::{Conditions, Dependency, Failure};
 use replica::fence::Fence;
 use store::lease::{Lease, Renewal};
 use store::{Store, clock};

@@ -22,7 +22,8 @@ use tracing::{debug, error, warn};
 use queue::{PlannerClass, Queue, Submission};
 
 use super::latency::Latencies;
-use crate::histogram::PLANS_FAILING_CHECK;
+use fleet_api::background_runtime::lower_priority;
+use metrics::histogram::PLANS_FAILING_CHECK;
 
 /// Added to the niceness of planning threads: under contention they get about a tenth of a
 /// processor.
@@ -250,12 +251,4 @@ fn log_search(request: &PlanRequest, outcome: &Result<Planned, PlanError>, took:
         millis = took.as_millis(),
         "plan searched"
     );
-}
-
-/// Lowers the priority of the calling thread. Planning works without it.
-pub(crate) fn lower_priority(niceness: i32) {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness) {
-        warn!(%error, "cannot lower priority of planning thread");
-    }
 }

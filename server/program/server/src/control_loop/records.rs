@@ -5,8 +5,8 @@ use model::{LaunchOrder, Text};
 
 use prost::Message;
 
-use crate::fleet::decision_effects;
-use crate::views;
+use fleet_api::fleet::decision_effects;
+use fleet_api::views;
 use replica::{holds, intents, replacements};
 use store::log::{DecisionRow, Entry};
 use store::operations::Intent;

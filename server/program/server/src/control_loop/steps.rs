@@ -10,8 +10,8 @@ use cluster::Observation;
 use controller::Event;
 use tracing::debug;
 
-use crate::metrics::{Family, Value};
 use agent_session::SessionEvent;
+use metrics::{Family, Value};
 use replica::{ClusterInput, Input};
 
 /// Steps slower than this are logged. The goal for 99 of 100 decisions is 50 ms beyond their
@@ -119,7 +119,7 @@ mod tests {
         for (kind, millis) in [("lease", 2), ("cluster_snapshot", 10), ("lease", 3)] {
             step_times.record(kind, Duration::from_millis(millis));
         }
-        let text = crate::metrics::series(step_times.families().into()).join("\n");
+        let text = metrics::series(step_times.families().into()).join("\n");
         for line in [
             "fleetwright_loop_steps_total{kind=\"lease\"} 2",
             "fleetwright_loop_seconds_total{kind=\"lease\"} 0.005",

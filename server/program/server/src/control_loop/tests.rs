@@ -16,13 +16,14 @@ use model::{Millis, PodShape, Resources};
 
 use super::*;
 use crate::agent_service::{LoopRoute, Routes};
-use crate::config::{ClusterRules, LeaseConfig};
-use crate::fleet::FleetApi;
-use crate::fleet::directory::Directory;
 use crate::serve;
-use crate::views::{self, ResourceChanges, Views};
 use agent_session::{AgentHello, PoolReader, SessionEvent};
 use auth::authorizer::Authorizer;
+use fleet_api::fleet::FleetApi;
+use fleet_api::fleet::directory::Directory;
+use fleet_api::views::publisher::{ViewPublisher, publish_views};
+use fleet_api::views::{self, ResourceChanges, Views};
+use server_settings::{ClusterRules, LeaseConfig};
 use store::lease::LeaseOutcome;
 use store::memory::MemoryStore;
 

@@ -10,7 +10,7 @@ use trace::{InstructionContext, Tracker};
 use tracing::{Span, error_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use crate::telemetry::{self, Exporter};
+use telemetry::Exporter;
 
 pub(super) struct Traces(Option<(Tracker, &'static Exporter)>);
 

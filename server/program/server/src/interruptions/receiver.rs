@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{METRICS, row};
-use crate::conditions::{Conditions, Dependency, Failure};
+use fleet_api::conditions::{Conditions, Dependency, Failure};
 
 /// Loops that empty a full queue beside the one that waits. Each takes ten messages in two calls to SQS and a
 /// transaction, some ten times a second; a queue must give 5,000 in a minute.

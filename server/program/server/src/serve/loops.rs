@@ -16,16 +16,16 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::regions::RegionComponents;
-use crate::agent_service::{Delivery, Sessions};
-use crate::capacity::learning::TaughtRegion;
+use crate::agent_service::Sessions;
 use crate::clouds::measured::MeasuredCloud;
-use crate::conditions::{Conditions, Dependency};
-use crate::config::LeaseConfig;
 use crate::control_loop::{
-    ControlLoop, Heartbeat, Latencies, PlannerThreads, PlanningMode, ViewPublisher, admissions_of_each, lease_slots,
-    publish_views,
+    ControlLoop, Heartbeat, Latencies, PlannerThreads, PlanningMode, admissions_of_each, lease_slots,
 };
-use crate::questions::ClusterQuestion;
+use fleet_api::capacity::learning::TaughtRegion;
+use fleet_api::conditions::{Conditions, Dependency};
+use fleet_api::questions::{ClusterQuestion, Delivery};
+use fleet_api::views::publisher::{ViewPublisher, publish_views};
+use server_settings::LeaseConfig;
 
 /// What the control loops have in common.
 pub(crate) struct Common {

@@ -11,9 +11,10 @@ use replica::offerings::region_and_account;
 use store::lease::Scope;
 use tokio::sync::mpsc;
 
-use crate::agent_service::{Delivery, LoopRoute};
-use crate::config::{AccountEntry, AccountRoles, CloudConfig, ClusterRules, LeaseConfig, Provider};
+use crate::agent_service::LoopRoute;
 use crate::pools::{self, CatalogueSources, PublishedCatalogue};
+use fleet_api::questions::Delivery;
+use server_settings::{AccountEntry, AccountRoles, CloudConfig, ClusterRules, LeaseConfig, Provider};
 
 /// An account and region, with the cloud that launches there.
 pub struct RegionComponents {

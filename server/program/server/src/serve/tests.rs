@@ -31,16 +31,17 @@ impl TestBed {
         let address = listener.local_addr().unwrap();
         let (_publisher, views) = views::channel();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let page_data = Pages {
-            api: CapacityApi::new(
-                FleetApi::alone(views, Default::default(), store),
-                CapacityThreads::start(&Arc::default()).unwrap(),
-            ),
+        let api = CapacityApi::new(
+            FleetApi::alone(views, Default::default(), store),
+            CapacityThreads::start(&Arc::default()).unwrap(),
+        );
+        let process = ProcessMetrics {
             fleet: Arc::new(FleetState::new(&controller::Settings::default())),
             latencies: Arc::default(),
             heartbeats: vec![Arc::default()],
             replicas: Arc::default(),
         };
+        let page_data = process.pages(api);
         let [_, limits] = ConnectionLimits::of_this_process();
         let stop = CancellationToken::new();
         let serving = serve_http((listener, limits), None, page_data, Arc::new(Authorizer::allow_all()), stop.clone());

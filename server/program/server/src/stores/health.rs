@@ -7,7 +7,7 @@ use std::time::Duration;
 use store::{Store, StoreError, clock};
 use tokio_util::sync::CancellationToken;
 
-use crate::conditions::{Conditions, Dependency, Failure};
+use fleet_api::conditions::{Conditions, Dependency, Failure};
 
 const INTERVAL: Duration = Duration::from_secs(2);
 

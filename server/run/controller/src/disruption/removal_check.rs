@@ -10,7 +10,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::selection::RemovalCheck;
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::disruption::DecisionQueue;
 use crate::disruption::opt_in::opt_in_pools;

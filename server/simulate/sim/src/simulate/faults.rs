@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::form::Form;
-use server::cli::exit::{Failure, Status};
+use command::exit::{Failure, Status};
 use simulation::deterministic::guard::Guard;
 use simulation::deterministic::seeds::{self, Summary};
 

@@ -4,9 +4,8 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use server::cli::exit::{Failure, Status};
-use server::cli::output;
-use server::telemetry;
+use command::exit::{Failure, Status};
+use command::output;
 
 /// Output format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use serde_json::{Value, json};
 
 use super::form::{Form, RunFlags, started};
-use server::cli::exit::{Failure, Status};
+use command::exit::{Failure, Status};
 use simulation::load::{self, Disturbance, Interval, Percentiles, Plan, Progress, Recovery, Report, Usage};
 
 const SECONDS_A_DAY: f64 = 86_400.0;

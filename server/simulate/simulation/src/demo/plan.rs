@@ -14,7 +14,7 @@ pub(crate) const REGION: &str = "us-east-1";
 pub struct Plan {
     /// Stop after this time at the latest (such as 60s), with a summary; without it, run until
     /// Ctrl-C
-    #[arg(long = "for", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = command::duration::parse_duration_flag)]
     pub at_most: Option<Duration>,
     /// Random seed
     #[arg(long, default_value_t = 1)]
@@ -38,6 +38,6 @@ pub struct Plan {
     #[arg(long, default_value = "warn", value_name = "FILTER")]
     pub log: String,
     /// OTLP/gRPC endpoint for traces
-    #[arg(long = "trace-collector", env = server::telemetry::COLLECTOR_VARIABLE, value_name = "URL")]
+    #[arg(long = "trace-collector", env = telemetry::COLLECTOR_VARIABLE, value_name = "URL")]
     pub collector: Option<String>,
 }

@@ -21,11 +21,11 @@ use super::virtual_time::Task;
 use agent_session::state::Output as SessionOutput;
 use agent_session::{Interner, PoolReader, Session, SessionEvent};
 use decision_log::DecisionLog;
+use fleet_api::fleet::change_feed::{self, KnownFreezes};
 use replica::fence::Fence;
 use replica::{Call, Input, Output, Replica};
-use server::config::LeaseConfig;
 use server::control_loop::calls::{CallRunner, LaunchWarnings, TrustedNames};
-use server::fleet::change_feed::{self, KnownFreezes};
+use server_settings::LeaseConfig;
 use store::lease::Scope;
 
 /// Tick interval of the sessions. A server's is one second; the difference does not matter because

@@ -21,7 +21,7 @@ pub struct Plan {
     #[arg(long, default_value_t = 5)]
     pub nodes: usize,
     /// Time from the first notice to the last
-    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
+    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = command::duration::parse_duration_flag)]
     pub within: Duration,
     /// Do not kill the server
     #[arg(long)]

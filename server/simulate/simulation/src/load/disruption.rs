@@ -1,7 +1,7 @@
 //! How long clusters waited for plans of disruption, by the metrics of the servers.
 
 use super::metrics::Metrics;
-use server::web::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, DISRUPTION_WAITED};
+use server::process_metrics::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, DISRUPTION_WAITED};
 
 /// Totals since the servers started, or the difference of two of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -160,7 +160,7 @@ impl Database {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::web::{DECIDED, ORDERED};
+    use server::process_metrics::{DECIDED, ORDERED};
 
     fn durations(counts: [u64; 3]) -> Durations {
         Durations([1.0, 2.0, f64::INFINITY].into_iter().zip(counts).collect())

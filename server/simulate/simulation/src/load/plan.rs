@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use server::config::parse_duration_flag;
+use command::duration::parse_duration_flag;
 
 /// Connect many simulated clusters to a server and measure its resource usage
 ///

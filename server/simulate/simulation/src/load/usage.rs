@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::disruption::DisruptionWaits;
 use super::metrics::{Durations, Metrics, Percentiles};
 use super::test_bed::TestBed;
-use server::web::{DECIDED, DISRUPTION_PLANNED, ORDERED};
+use server::process_metrics::{DECIDED, DISRUPTION_PLANNED, ORDERED};
 
 /// Clock ticks per second (Linux: `USER_HZ`, the same on every supported architecture).
 const TICKS: f64 = 100.0;

@@ -20,8 +20,7 @@ const CHECK_USER: &str = "check the user and the password in store.database-url 
 const CHECK_TLS: &str = "check sslmode and sslrootcert in store.database-url (DATABASE_URL), and the TLS of the server";
 
 /// Whether `url` has a scheme of PostgreSQL. The driver accepts every scheme.
-#[must_use]
-pub fn is_url(url: &str) -> bool {
+fn is_url(url: &str) -> bool {
     ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme))
 }
 

@@ -5,7 +5,7 @@ use tonic::transport::Endpoint;
 
 use super::unauthenticated::{end, hello_message, stream};
 use super::*;
-use crate::config::{Accounts, ClusterRules};
+use server_settings::{Accounts, ClusterRules};
 
 /// Entry 0 has cluster `a`, entry 1 the clusters that begin with `b-`.
 fn two_entries(test: &str) -> ClusterRules {

@@ -191,7 +191,7 @@ async fn a_freeze_of_the_fleet_holds_both_accounts_before_any_agent_connects() {
     };
     let loops = server.accounts.each_ref().map(|fixture| fixture.events.clone());
     let frozen = SessionEvent::ClusterEvent(Event::FreezesChanged { freezes: vec![freeze] });
-    assert!(crate::fleet::change_feed::send_to_all(&loops, &frozen).await);
+    assert!(fleet_api::fleet::change_feed::send_to_all(&loops, &frozen).await);
     for (fixture, cluster) in server.accounts.iter().zip(["a", "b"]) {
         fixture.connect(cluster).await;
         let frozen = async || {

@@ -7,8 +7,10 @@ use http_body_util::BodyExt;
 use tower::Service;
 
 use super::*;
+use crate::process_metrics::ProcessMetrics;
 use crate::replicas::Replicas;
-use crate::web::{Pages, router};
+use fleet_api::capacity::CapacityApi;
+use fleet_api::capacity::threads::CapacityThreads;
 
 /// The whole response to a page request.
 async fn page(pages: &mut Router, path: &str) -> String {
@@ -30,17 +32,15 @@ async fn during_an_endless_plan_pages_show_it_and_the_current_state_of_other_clu
     until("its plan has begun", async || GATE.has_waiter()).await;
     fixture.connect("innocent").await;
     assert!(fixture.orders_within("innocent", TIMEOUT).await);
-    let page_data = Pages {
-        api: crate::capacity::CapacityApi::new(
-            fixture.fleet_api(),
-            crate::capacity::threads::CapacityThreads::start(&Arc::default()).unwrap(),
-        ),
+    let threads = CapacityThreads::start(&Arc::default()).unwrap();
+    let process = ProcessMetrics {
         fleet: Arc::new(FleetState::new(&Settings::default())),
         latencies: Arc::default(),
         heartbeats: vec![Arc::clone(&fixture.heartbeat)],
         replicas: Arc::<Replicas>::default(),
     };
-    let mut pages = router(page_data, &Arc::new(Authorizer::allow_all())).unwrap();
+    let page_data = process.pages(CapacityApi::new(fixture.fleet_api(), threads));
+    let mut pages = dashboard::router(page_data, &Arc::new(Authorizer::allow_all())).unwrap();
     let greedy = page(&mut pages, "/v1/clusters/greedy").await;
     assert!(greedy.contains("\"planning\":{\"requestTime\":") && greedy.contains("\"machineCount\":0"), "{greedy}");
     let innocent = page(&mut pages, "/v1/clusters/innocent").await;

@@ -1,7 +1,7 @@
 //! The metrics of a long run, as a scraper would have them.
 
+use dashboard::metrics_of_cluster;
 use model::{Millis, Timestamp};
-use server::web::metrics_of_cluster;
 
 use crate::deterministic::Simulation;
 

@@ -1,0 +1,19 @@
+//! Commands that ask a running server: one module per subcommand, and [`remote`], which connects.
+
+pub mod archive;
+pub mod audit;
+pub mod cluster_names;
+pub mod clusters;
+pub mod fleet;
+pub mod forget;
+pub mod freeze;
+pub mod freezes;
+pub mod hold;
+mod pod_flags;
+pub mod quarantine;
+pub mod quote;
+pub mod remote;
+pub mod removals;
+pub mod thaw;
+pub mod top;
+pub mod why;

@@ -1,0 +1,12 @@
+//! What commands share: exit status, input files, output without control characters, durations, and the word that a
+//! misspelled one may mean.
+
+pub mod duration;
+pub mod escape;
+pub mod exit;
+pub mod output;
+pub mod rows;
+pub mod sources;
+pub mod wording;
+
+pub use settings::suggest;
