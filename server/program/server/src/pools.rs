@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use cluster::external_autoscalers::MANAGED;
 use cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use controller::ClassFacts;
-use manifests::karpenter::{Disruption, NodePoolManifest};
+use manifests::karpenter::{NodePoolManifest, disruption};
 use manifests::{Cursor, InputError, ObjectLocation, Problems, Source};
 use model::disruption_policy::{Budget, DisruptionPolicy};
 use model::offering::SharedCatalogue;
 use model::{Catalogue, Labels, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text};
-use planning_input::{Options, disruption_policy, template_hash};
+use planning_input::{Options, template_hash};
 use serde_json::Value;
 use tracing::warn;
 
@@ -234,7 +234,7 @@ fn record(name: &PoolName, compiled: &CompiledPools, manifests: &Manifests, clas
     let parsed = manifest.and_then(|manifest| parse(name, manifest, |at| NodePoolManifest::read(at, &mut Vec::new())));
     let readable = parsed.as_ref().filter(|_| manifest.is_some_and(|manifest| are_budgets_readable(name, manifest)));
     let budgets = || vec![Budget::UNREADABLE];
-    let disruption = match (parsed.as_ref().map(disruption_policy), readable) {
+    let disruption = match (parsed.as_ref().map(|pool| pool.disruption.clone()), readable) {
         (Some(policy), Some(_)) => policy,
         (Some(policy), None) => DisruptionPolicy { budgets: budgets(), ..policy },
         (None, _) => DisruptionPolicy { budgets: budgets(), ..DisruptionPolicy::default() },
@@ -295,7 +295,7 @@ fn are_budgets_readable(name: &PoolName, manifest: &Manifest) -> bool {
     let problems = Problems::default();
     let site = ObjectLocation { source: name.as_text().clone(), document: 0, object: None, problems: &problems };
     let root = Cursor::root(&value, &site);
-    let _ = Disruption::read(&root.at("spec").at("disruption"), &root.at("metadata").at("annotations"));
+    let _ = disruption::read(&root.at("spec").at("disruption"), &root.at("metadata").at("annotations"));
     problems.is_empty()
 }
 

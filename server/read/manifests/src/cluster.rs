@@ -2,7 +2,6 @@
 //! their meaning for planning.
 
 pub mod admission;
-pub mod autoscaler;
 pub mod metadata;
 pub mod node;
 pub mod pods;
@@ -15,12 +14,11 @@ use std::collections::BTreeMap;
 use model::{Labels, NodeName, Text};
 
 use self::admission::{Admission, default_requests_of};
-use self::autoscaler::PodAutoscaler;
 use self::node::{NodeObject, attach_limits};
 use self::pods::PodObject;
 use self::policy::{DisruptionBudget, PriorityClass};
 use self::storage::{Claim, StorageClass, Volume};
-use self::workload::{DaemonObject, Workload};
+use self::workload::{DaemonObject, PodAutoscaler, Workload};
 use crate::cursor::{Cursor, Problems};
 use crate::inventory::{Inventory, Object};
 use crate::kinds::Kind;

@@ -13,8 +13,8 @@ use model::{Resources, Text, Timestamp, quantity};
 use serde_json::{Map, Value};
 
 use crate::document::type_name;
+use crate::edit_distance::nearest_step;
 use crate::error::MISSING;
-use crate::fields::nearest_step;
 use crate::misplaced::name_misplaced;
 use crate::quantities::likely;
 use crate::{InputError, MAX_ERRORS};

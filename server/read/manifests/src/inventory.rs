@@ -24,7 +24,6 @@ pub struct Object {
     pub row: &'static KindRow,
     /// `metadata.namespace`, `default` when it is absent; empty for cluster-scoped kinds.
     pub namespace: Text,
-    /// `metadata.name`.
     pub name: Text,
     /// The object, not validated.
     pub value: Value,

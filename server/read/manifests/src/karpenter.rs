@@ -23,8 +23,6 @@ mod opt_in_disruption;
 pub mod requirements;
 pub mod taints;
 
-pub use disruption::{Budget, ConsolidationPolicy, Disruption, DisruptionReason, Quota};
-pub use duration::Lifetime;
 pub use labels::{is_restricted, well_known_labels};
 pub use node_claim::NodeClaimManifest;
 pub use node_class::NodeClassManifest;

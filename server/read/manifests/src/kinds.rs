@@ -1,6 +1,6 @@
 //! The supported kinds, their equivalent versions, and which of them are namespaced.
 
-use crate::fields::nearest_step;
+use crate::edit_distance::nearest_step;
 
 /// A kind that is read, or that is known and ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

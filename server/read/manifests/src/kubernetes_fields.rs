@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
-use crate::fields::{nearest_step, nearest_within};
+use crate::edit_distance::{nearest_step, nearest_within};
 
 /// The release that the fields are from.
 const VERSION: &str = "1.37";

@@ -15,7 +15,6 @@
 mod claim;
 mod class;
 mod context;
-mod disk;
 mod disruption;
 mod duration;
 mod images;

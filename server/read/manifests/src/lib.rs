@@ -12,6 +12,7 @@
 pub mod cluster;
 pub mod cursor;
 pub mod document;
+mod edit_distance;
 mod error;
 pub mod fields;
 pub mod inventory;
@@ -31,6 +32,7 @@ mod volumes;
 
 pub use cursor::{Cursor, ObjectLocation, Problems};
 pub use document::Document;
+pub use edit_distance::nearest_step;
 pub use error::{InputError, MAX_ERRORS};
 pub use volumes::{VolumeUser, Volumes};
 

@@ -1,8 +1,8 @@
 //! The cause of a missing field: a field beside it that is misspelt, or that is at another level.
 
 use crate::InputError;
+use crate::edit_distance::nearest_within;
 use crate::error::MISSING;
-use crate::fields::nearest_within;
 
 /// Maximum number of letters by which a typing error differs from the name of a field.
 const TYPING_ERROR: usize = 2;

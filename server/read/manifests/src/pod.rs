@@ -39,7 +39,6 @@ pub struct PodSpec {
     pub scheduler: Text,
     /// Whether the pod has scheduling gates.
     pub gated: bool,
-    /// `nodeName`.
     pub node_name: Option<NodeName>,
     /// Volumes that constrain where the pod can run.
     pub volumes: Vec<PodVolume>,
@@ -133,13 +132,6 @@ impl PodSpec {
     #[must_use]
     pub fn unpinned(&self) -> Self {
         let base = PodShape { node_affinity: Vec::new(), ..self.base.clone() };
-        Self { base, ..self.clone() }
-    }
-
-    /// The same with the requests of `other`.
-    #[must_use]
-    pub fn requesting(&self, other: &Self) -> Self {
-        let base = PodShape { requests: other.base.requests.clone(), ..self.base.clone() };
         Self { base, ..self.clone() }
     }
 

@@ -1,34 +1,13 @@
-//! The custom resource definitions: what an API server accepts, defaults and rejects.
-//!
-//! Names, versions, fields, types, defaults and rules are those of Karpenter 1.14, so that every
-//! object that Karpenter accepts is accepted and stored unchanged. Descriptions come from the
-//! tables of [`fields`](crate::fields): every field of a schema has an entry there, and every entry
-//! a field.
-//!
-//! Five differences, all of them compatible:
-//! - Messages are Fleetwright's.
-//! - Every well-known label of the AWS provider may be required by every kind
-//!   ([`well_known_labels`]); Karpenter's schemas omit a few, which its code accepts.
-//! - `spec.kubelet` of a class keeps fields of later releases.
-//! - An empty `capacityReservationSelectorTerms` equals an absent one.
-//! - Errors in patterns are corrected: a `volumeSize` of `18Ti` is a size, a bare `Ti` is none, an
-//!   empty eviction threshold is none.
-//!
-//! Reading order: [`part`] (notation of schemas), [`shared`] (parts of several objects), the
-//! objects, [`definition`] (the definition around a schema), [`describe`].
+//! Reading order: [`part`] (notation of schemas), [`definition`] (the definition around a schema).
 //!
 //! [`well_known_labels`]: crate::karpenter::well_known_labels
 
-mod definition;
-mod describe;
-mod node_claim;
-mod node_class;
-mod node_overlay;
-mod node_pool;
-mod part;
-mod shared;
+pub(crate) mod definition;
+pub(crate) mod part;
 
 pub use definition::Definition;
+
+use crate::karpenter::{node_claim, node_class, node_overlay, node_pool};
 
 /// The definitions, in the recommended order of installation.
 #[must_use]

@@ -40,7 +40,7 @@ fn explain(path: &str, recursive: bool) -> Result<String, String> {
     if let Some(near) = topics::nearest_key(path) {
         return Err(near);
     }
-    match fields::lookup(fields::TABLES, path) {
+    match fields::lookup(&fields::TABLES, path) {
         Ok(found) if recursive => Ok(fields::render_recursive(&found)),
         Ok(found) => Ok(fields::render(&found)),
         Err(unknown) if unknown.nearest.is_empty() => Err(topics::elsewhere(path)),

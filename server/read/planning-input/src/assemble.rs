@@ -14,27 +14,26 @@ use manifests::karpenter::{
 use manifests::kinds::Kind;
 use manifests::notes::Notes;
 use manifests::{InputError, Problems, Volumes};
+use model::drain::is_disrupted;
 use model::input::{PlanningInput, Policy};
 use model::node_class::SubnetZone;
 use model::running::RunningCluster;
 use model::{NodePool, PoolName, Text, Zone};
 
-use crate::disruption_policy::{disruption_policy, drift_facts};
 use crate::drains::BudgetedPods;
-use crate::expand::Replicas;
-use crate::external_pools::ExternalPools;
+use crate::drift_facts::drift_facts;
+use crate::expand::{Replicas, Tables};
 use crate::options::Options;
 use crate::owners::Owners;
 use crate::pods::PodSurvey;
-use crate::pools::CatalogueSource;
+use crate::pools::{CatalogueSource, ExternalPools};
 use crate::prices::NodePrices;
 use crate::records::PodReader;
 use crate::region::Search;
 use crate::running::RunningReader;
 use crate::spread::SpreadDefaults;
-use crate::tables::Tables;
 use crate::unknown_labels::note_unknown_labels;
-use crate::{autoscalers, external_pools, nodes, overhead, pools, records, region, running};
+use crate::{autoscalers, overhead, pools, records, region, running};
 
 #[derive(Debug, Clone)]
 pub struct Captured {
@@ -91,7 +90,7 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
     let defaults = SpreadDefaults::read(&inventory, &cluster.workloads, options, problems, notes);
     drop(inventory);
     apply_reservations(&mut karpenter.classes, options, notes);
-    let external = external_pools::remove_external_pools(&mut karpenter.pools, &karpenter.classes, options, notes);
+    let external = pools::remove_external_pools(&mut karpenter.pools, &karpenter.classes, options, notes);
     let nothing = |region: Text| Captured {
         input: PlanningInput::default(),
         notes: Vec::new(),
@@ -142,7 +141,7 @@ fn pool_facts(pool: &NodePoolManifest, classes: &[NodeClassManifest]) -> (PoolNa
     let class = classes.iter().find(|class| class.name == pool.class.name);
     let record = PoolRecord {
         pool: NodePool::default(),
-        disruption: disruption_policy(pool),
+        disruption: pool.disruption.clone(),
         revision: Text::default(),
         meta: PoolMeta { managed: pool.managed, ..PoolMeta::default() },
         drift: drift_facts(pool, class),
@@ -238,7 +237,7 @@ fn populate<'p>(
         state.mark_drained_claims();
         state
     };
-    nodes::note(&state, notes);
+    note_nodes(&state, notes);
     let mut input = state.planning_input(&policy(options), options.now);
     for node in &mut input.nodes {
         external.clear_pool(node);
@@ -271,6 +270,30 @@ fn populate<'p>(
     running::count_budgets(&mut running, &cluster.budgets, &budgeted_pods);
     budgeted_pods.blocked_drains(&cluster.budgets).into_iter().for_each(|line| notes.line(line));
     (input, running)
+}
+
+/// Notes what is not as it looks about the Nodes and NodeClaims of `state`.
+fn note_nodes(state: &ClusterState, notes: &mut Notes) {
+    for node in state.nodes() {
+        if is_disrupted(&node.taints) && !state.is_node_terminating(&node.name) {
+            let what = "nodes have the taint karpenter.sh/disrupted and record no drain of their NodeClaim: they stay, and no \
+                        pod is placed on them (a server has the taint taken off)";
+            notes.add(what, &node.name);
+        }
+        if node.allocatable.is_empty() {
+            notes.add("nodes have no status.allocatable, so nothing fits on them", &node.name);
+        }
+    }
+    for claim in state.claims().filter(|claim| state.node_of_claim(&claim.name).is_none()) {
+        if claim.deleting {
+            notes.add("NodeClaims without a Node are being deleted and provide no capacity", &claim.name);
+        } else if claim.allocatable.is_empty() {
+            notes.add(
+                "NodeClaims have neither status.allocatable nor one known instance type, and provide no capacity",
+                &claim.name,
+            );
+        }
+    }
 }
 
 fn policy(options: &Options) -> Policy {

@@ -1,9 +1,8 @@
 //! Replicas of workloads that state none and that a HorizontalPodAutoscaler scales.
 
 use manifests::cluster::Cluster;
-use manifests::cluster::autoscaler::PodAutoscaler;
-use manifests::cluster::workload::Workload;
-use manifests::fields::nearest_step;
+use manifests::cluster::workload::{PodAutoscaler, Workload};
+use manifests::nearest_step;
 use manifests::notes::Notes;
 
 use crate::options::AutoscaledReplicas;

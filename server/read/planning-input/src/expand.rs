@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cluster::DistinctValues;
 use manifests::cluster::storage::ClaimSpec;
 use manifests::cluster::workload::{JobProgress, Workload};
 use manifests::kinds::Kind;
@@ -11,12 +12,35 @@ use manifests::{InputError, Problems, VolumeUser};
 use model::input::PlanningInput;
 use model::labels::POD_TEMPLATE_HASH;
 use model::schedulers::PlannedSchedulers;
-use model::{Labels, Pod, PodKey, Text};
+use model::{Labels, Pod, PodKey, PodShape, Text, VolumeAlternatives};
 
 use crate::drains::BudgetedPods;
 use crate::pods::{PresentPods, WorkloadKey, WorkloadPods};
 use crate::records::PodReader;
-use crate::tables::Tables;
+
+/// The tables of a planning input.
+#[derive(Debug)]
+pub struct Tables {
+    shapes: DistinctValues<PodShape>,
+    labels: DistinctValues<Labels>,
+    volumes: DistinctValues<VolumeAlternatives>,
+}
+
+impl Tables {
+    /// Takes the tables of `input`.
+    pub fn take_from(input: &mut PlanningInput) -> Self {
+        Self {
+            shapes: DistinctValues::of(std::mem::take(&mut input.shapes)),
+            labels: DistinctValues::of(std::mem::take(&mut input.label_sets)),
+            volumes: DistinctValues::of(std::mem::take(&mut input.volume_sets)),
+        }
+    }
+
+    /// The index of `needs`, `None` when there are none.
+    fn volumes(&mut self, needs: &VolumeAlternatives) -> Option<u32> {
+        (*needs != VolumeAlternatives::default()).then(|| self.volumes.index(needs))
+    }
+}
 
 /// Maximum number of pods that one run plans.
 const MOST_PODS: i64 = 1_000_000;

@@ -5,34 +5,30 @@
 //! on the bytes and the [`Options`] alone, never on the order of sources or documents.
 //!
 //! Reading order: [`read`] and `assemble`; then `region` and `pools` (the region and its
-//! offerings), `records` with `owners`, `priority` and `spread` (the objects as a state of the crate `cluster`, which
-//! gives the planning input), `nodes` and `pods` (what the user is told of them), `expand` (replicas that workloads
-//! lack); `drains`, which examines disruption budgets; `running`, `prices` and `disruption_policy` (what runs, for
-//! repacking and disruption). The crate `manifests` parses and validates the objects.
+//! offerings), `records` with `owners` and `spread` (the objects as a state of the crate `cluster`, which
+//! gives the planning input), `pods` (what the user is told of them), `expand` (replicas that workloads
+//! lack); `drains`, which examines disruption budgets; `running` and `prices` (what runs, for
+//! repacking and disruption), `drift_facts`. The crate `manifests` parses and validates the objects.
 
 mod assemble;
 mod autoscalers;
-mod disruption_policy;
 mod drains;
+mod drift_facts;
 mod expand;
-mod external_pools;
-mod nodes;
 mod options;
 mod overhead;
 mod owners;
 mod pods;
 mod pools;
 mod prices;
-mod priority;
 mod records;
 mod region;
 mod running;
 mod spread;
-mod tables;
 mod unknown_labels;
 
 pub use assemble::Captured;
-pub use disruption_policy::{disruption_policy, template_hash};
+pub use drift_facts::template_hash;
 pub use options::{AutoscaledReplicas, Options};
 
 use std::borrow::Borrow;

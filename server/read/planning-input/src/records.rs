@@ -15,7 +15,7 @@ use manifests::cluster::Cluster;
 use manifests::cluster::metadata::with_canonical_keys;
 use manifests::cluster::node::NodeObject;
 use manifests::cluster::pods::PodObject;
-use manifests::cluster::policy::DisruptionBudget;
+use manifests::cluster::policy::{DisruptionBudget, PriorityClass};
 use manifests::cluster::storage::ClaimSpec;
 use manifests::cluster::workload::DaemonObject;
 use manifests::karpenter::NodeClaimManifest;
@@ -33,7 +33,6 @@ use model::{
 use rustc_hash::FxHashSet;
 
 use crate::owners::Owners;
-use crate::priority;
 use crate::spread::SpreadDefaults;
 
 /// Equal values, each stored once.
@@ -84,7 +83,7 @@ impl<'c> PodReader<'c> {
 
     /// The shape of pods with `spec` and `labels`, and why none can be created.
     pub fn shape(&mut self, spec: &PodSpec, labels: &Labels) -> (Arc<PodShape>, Option<Text>) {
-        let priority = priority::resolve(spec, &self.cluster.priorities);
+        let priority = resolve_priority(spec, &self.cluster.priorities);
         let shape = self.shapes.get(spec.shape(labels, *priority.as_ref().unwrap_or(&0)));
         (shape, spec.invalid.clone().or(priority.err()))
     }
@@ -155,6 +154,28 @@ impl<'c> PodReader<'c> {
             labels: self.labels.get(daemon.template.labels.clone()),
         }
     }
+}
+
+/// Classes that every API server has.
+const BUILT_IN: [(&str, i32); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+/// The priority of a pod with `spec`: a number in the pod, else its class, else the default class (Kubernetes: priority
+/// admission). An error states why an API server would refuse it.
+fn resolve_priority(spec: &PodSpec, classes: &BTreeMap<Text, PriorityClass>) -> Result<i32, Text> {
+    if let Some(priority) = spec.priority {
+        return Ok(priority);
+    }
+    let Some(name) = &spec.priority_class else { return Ok(default_priority(classes)) };
+    let built_in = BUILT_IN.iter().find(|(known, _)| *known == name.as_ref()).map(|(_, value)| *value);
+    built_in.or_else(|| classes.get(name).map(|class| class.value)).ok_or_else(|| {
+        format!("PriorityClass/{name} is not in the input, so the pod cannot be created; add the class or correct priorityClassName").into()
+    })
+}
+
+/// Of several default classes the lowest value counts.
+fn default_priority(classes: &BTreeMap<Text, PriorityClass>) -> i32 {
+    classes.values().filter(|class| class.global_default).map(|class| class.value).min().unwrap_or(0)
 }
 
 /// The workload of `pod`: what the objects of the input say, else what its labels say.
@@ -357,7 +378,7 @@ impl ClaimReader<'_> {
             initialized_at: initialized.and_then(|condition| condition.since),
             condition_digest: digest(&claim.conditions),
             termination_grace_period: claim.termination_grace_period,
-            expire_after: claim.expire_after.finite(),
+            expire_after: claim.expire_after,
             drift: drift_facts(claim),
             labels,
         }

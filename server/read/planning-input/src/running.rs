@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cluster::{ClaimRecord, ClusterState, NodeRecord, running_cluster};
+use cluster::{ClaimRecord, ClusterState, DistinctValues, NodeRecord, running_cluster};
 use manifests::cluster::Cluster;
 use manifests::cluster::policy::DisruptionBudget;
 use manifests::notes::Notes;
@@ -15,7 +15,6 @@ use model::{ClaimName, Millis, Node, NodeStage, PodKey, Text, Timestamp, VolumeA
 
 use crate::drains::BudgetedPods;
 use crate::prices::NodePrices;
-use crate::tables::Table;
 
 /// The nodes of `input`, which is the planning input of `state`, with prices of the catalogue.
 pub struct RunningReader<'r> {
@@ -72,7 +71,7 @@ impl RunningReader<'_> {
     /// What repacking looks at: Nodes with a known price. NodeClaims without a Node are noted.
     pub fn for_repacking(mut self, input: &mut PlanningInput) -> RunningCluster {
         let mut running = running_cluster(self.state, input, Millis::ZERO);
-        let mut volumes = Table::of(std::mem::take(&mut input.volume_sets));
+        let mut volumes = DistinctValues::of(std::mem::take(&mut input.volume_sets));
         running.policies = BTreeMap::new();
         running.nodes.retain_mut(|one| {
             let node = &input.nodes[one.node as usize];

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use manifests::fields::nearest_step;
 use manifests::karpenter::well_known_labels;
+use manifests::nearest_step;
 use manifests::notes::Notes;
 use model::{NodePool, Text};
 

@@ -22,9 +22,7 @@ pub struct Owner {
 pub struct Metadata {
     /// `metadata.namespace`; empty for cluster-scoped kinds.
     pub namespace: Text,
-    /// `metadata.name`.
     pub name: Text,
-    /// `metadata.labels`.
     pub labels: Labels,
     /// The controlling owner, else the first owner.
     pub owner: Option<Owner>,

@@ -18,22 +18,16 @@ const MAX_DRAIN_REASON_CHARS: usize = 500;
 pub struct NodeObject {
     /// Name, labels (with canonical keys and the host name) and times.
     pub meta: Metadata,
-    /// `spec.providerID`.
     pub provider_id: Option<ProviderId>,
-    /// `spec.taints`.
     pub taints: Vec<Taint>,
-    /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// `karpenter.sh/do-not-disrupt`.
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// `karpenter.sh/do-not-repair` is `"true"`.
     pub do_not_repair: bool,
     pub drain: Option<RecordedDrain>,
-    /// `status.conditions`.
     pub conditions: Conditions,
-    /// `status.allocatable`.
     pub allocatable: Resources,
-    /// `status.capacity`.
     pub capacity: Resources,
 }
 

@@ -63,9 +63,7 @@ impl BudgetThreshold {
 
 #[derive(Debug)]
 pub struct DisruptionBudget {
-    /// `metadata.namespace`.
     pub namespace: Text,
-    /// `metadata.name`.
     pub name: Text,
     /// `spec.selector`; `None` selects no pod.
     pub selector: Option<LabelSelector>,
@@ -156,7 +154,6 @@ fn parse_amount(text: &str) -> Option<Amount> {
 
 #[derive(Debug)]
 pub struct PriorityClass {
-    /// `metadata.name`.
     pub name: Text,
     /// Priority of pods that name the class.
     pub value: i32,

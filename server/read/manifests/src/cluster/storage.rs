@@ -22,7 +22,6 @@ pub struct ClaimSpec {
     pub class: Option<Text>,
     /// `volumeName`.
     pub volume: Option<Text>,
-    /// `accessModes`.
     pub access_modes: Vec<Text>,
     /// `resources.requests.storage` in bytes; 0 without one.
     pub size: i64,
@@ -60,9 +59,7 @@ fn texts(at: &Cursor<'_>) -> Vec<Text> {
 /// A PersistentVolumeClaim of the input.
 #[derive(Debug)]
 pub struct Claim {
-    /// `metadata.namespace`.
     pub namespace: Text,
-    /// `metadata.name`.
     pub name: Text,
     pub spec: ClaimSpec,
     /// Whether binding is complete: `pv.kubernetes.io/bind-completed`, or `status.phase` is Bound, which is written after it.
@@ -96,7 +93,6 @@ impl Claim {
 /// A PersistentVolume of the input.
 #[derive(Debug)]
 pub struct Volume {
-    /// `metadata.name`.
     pub name: Text,
     /// (CSI driver, volume handle); `None` for a volume that is not attached to nodes.
     pub attachment: Option<(Text, Text)>,
@@ -108,11 +104,9 @@ pub struct Volume {
     pub on_host: bool,
     /// Whether a `deletionTimestamp` is set.
     pub deleting: bool,
-    /// `metadata.labels`.
     pub labels: Labels,
     /// `storageClassName`; empty without one.
     pub class: Text,
-    /// `accessModes`.
     pub access_modes: Vec<Text>,
     /// `capacity.storage` in bytes; `None` when unknown, which is enough for every claim.
     pub size: Option<i64>,
@@ -172,7 +166,6 @@ pub fn zones(labels: &Labels) -> Requirements {
 
 #[derive(Debug)]
 pub struct StorageClass {
-    /// `metadata.name`.
     pub name: Text,
     /// The CSI driver that provisions; names of in-tree plugins are translated.
     pub driver: Text,

@@ -10,7 +10,7 @@ use crate::pod::{PodSpec, tolerations};
 use crate::{Cursor, selector, syntax};
 
 /// Maximum number of replicas of one workload.
-pub(super) const MAX_REPLICAS: i64 = 1_000_000;
+const MAX_REPLICAS: i64 = 1_000_000;
 
 #[derive(Debug, Clone)]
 pub struct Template {
@@ -38,7 +38,6 @@ pub struct Workload {
     pub kind_name: &'static str,
     /// Name, owner and times.
     pub meta: Metadata,
-    /// `spec.template`.
     pub template: Template,
     /// `spec.selector`; `None` for a Job, whose selector is generated.
     pub selector: Option<LabelSelector>,
@@ -56,9 +55,7 @@ pub struct Workload {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobProgress {
-    /// `spec.completions`.
     pub completions: Option<i64>,
-    /// `status.succeeded`.
     pub succeeded: i64,
     /// Whether the Job is suspended, complete or failed, and creates no pods.
     pub inactive: bool,
@@ -139,5 +136,40 @@ impl DaemonObject {
         let host_network = spec.at("template").at("spec").at("hostNetwork").bool().unwrap_or(false);
         template.spec.tolerate(tolerations::of_daemons(host_network));
         Self { meta: Metadata::read(object, at), template }
+    }
+}
+
+/// A HorizontalPodAutoscaler: the number of replicas of a workload that states none.
+#[derive(Debug)]
+pub struct PodAutoscaler {
+    /// Its namespace, which is also that of its target.
+    pub namespace: Text,
+    pub name: Text,
+    /// `spec.scaleTargetRef.kind`.
+    pub target_kind: Text,
+    /// `spec.scaleTargetRef.name`.
+    pub target_name: Text,
+    /// `spec.minReplicas`; 1 when it is absent (Kubernetes: HorizontalPodAutoscaler).
+    pub min_replicas: i64,
+    pub max_replicas: i64,
+}
+
+impl PodAutoscaler {
+    /// Reads the autoscaler at `at`; `None` when a required field is missing.
+    #[must_use]
+    pub fn read(object: &Object, at: &Cursor<'_>) -> Option<Self> {
+        let spec = at.at("spec").required();
+        let target = spec.at("scaleTargetRef").required();
+        let (kind, name) = (target.at("kind").required_str(), target.at("name").required_str());
+        let max_replicas = spec.at("maxReplicas").required().int_within(1, MAX_REPLICAS);
+        let min_replicas = spec.at("minReplicas").int_within(0, max_replicas.unwrap_or(MAX_REPLICAS));
+        Some(Self {
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+            target_kind: kind?.into(),
+            target_name: name?.into(),
+            min_replicas: min_replicas.unwrap_or(1),
+            max_replicas: max_replicas?,
+        })
     }
 }

@@ -1,15 +1,16 @@
 //! Resolves a path typed by a user to a field.
 
 use super::table::{Field, Table};
+use crate::edit_distance::{distance, nearest_step};
 
 /// The kind or field that a path names.
 #[derive(Debug, Clone)]
 pub struct FieldMatch<'t> {
     pub table: &'t Table,
     /// The field; `None` when the path is the kind alone.
-    pub field: Option<&'static Field>,
+    pub field: Option<&'t Field>,
     /// The direct children of the field, or of the kind.
-    pub children: Vec<&'static Field>,
+    pub children: Vec<&'t Field>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +46,7 @@ pub fn lookup<'t>(tables: &'t [Table], path: &str) -> Result<FieldMatch<'t>, Not
     let plain = rest.replace("[]", "");
     let annotation = format!("metadata.annotations.{plain}");
     match table.field(&plain).or_else(|| table.field(&annotation)) {
-        Some(field) => Ok(FieldMatch { table, field: Some(field), children: table.children(field.path).collect() }),
+        Some(field) => Ok(FieldMatch { table, field: Some(field), children: table.children(&field.path).collect() }),
         None => Err(unknown_field(table, path, &plain)),
     }
 }
@@ -65,9 +66,9 @@ fn unknown_kind(tables: &[Table], path: &str, kind: &str) -> NotFound {
 /// field in the wrong place are found.
 fn unknown_field(table: &Table, path: &str, rest: &str) -> NotFound {
     let last = rest.rsplit('.').next().unwrap_or(rest);
-    let whole = table.iter().map(|field| (field.path.to_owned(), format!("{}.{}", table.kind, field.path)));
+    let whole = table.iter().map(|field| (field.path.clone(), format!("{}.{}", table.kind, field.path)));
     let steps = table.iter().map(|field| {
-        let step = field.path.rsplit('.').next().unwrap_or(field.path);
+        let step = field.path.rsplit('.').next().unwrap_or(&field.path);
         (step.to_owned(), format!("{}.{}", table.kind, field.path))
     });
     let mut near = nearest(last, steps);
@@ -91,51 +92,22 @@ fn nearest(asked: &str, names: impl Iterator<Item = (String, String)>) -> Vec<St
     ranked.into_iter().take(close.clamp(1, SUGGESTIONS)).map(|(_, name)| name).collect()
 }
 
-/// The name among `known` that `asked` is likely a typing error of.
-#[must_use]
-pub fn nearest_step<'k>(asked: &str, known: &[&'k str]) -> Option<&'k str> {
-    nearest_within(asked.len() / 3, asked, known)
-}
-
-/// The name among `known` that differs least from `asked`, and by at most `most` letters.
-pub(crate) fn nearest_within<'k>(most: usize, asked: &str, known: &[&'k str]) -> Option<&'k str> {
-    let asked = asked.to_ascii_lowercase();
-    let ranked = known.iter().map(|name| (distance(&asked, &name.to_ascii_lowercase()), *name));
-    ranked.min().filter(|(far, _)| *far <= most).map(|(_, name)| name)
-}
-
-/// Levenshtein distance of `a` and `b`, in characters.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::TABLES;
     use super::*;
 
     fn children(path: &str) -> Vec<&'static str> {
-        lookup(TABLES, path).unwrap().children.iter().map(|field| field.path).collect()
+        lookup(&TABLES, path).unwrap().children.iter().map(|field| field.path.as_str()).collect()
     }
 
     #[test]
     fn a_path_is_found_in_any_case_and_by_short_names() {
         for path in ["nodepool.spec.disruption", "NP.spec.Disruption", "nodepools.spec.disruption."] {
-            assert_eq!(lookup(TABLES, path).unwrap().field.unwrap().path, "spec.disruption", "{path}");
+            assert_eq!(lookup(&TABLES, path).unwrap().field.unwrap().path, "spec.disruption", "{path}");
         }
-        assert_eq!(lookup(TABLES, "ec2nc").unwrap().table.kind, "EC2NodeClass");
-        assert_eq!(lookup(TABLES, "nc.status").unwrap().table.kind, "NodeClaim");
+        assert_eq!(lookup(&TABLES, "ec2nc").unwrap().table.kind, "EC2NodeClass");
+        assert_eq!(lookup(&TABLES, "nc.status").unwrap().table.kind, "NodeClaim");
     }
 
     #[test]
@@ -150,37 +122,37 @@ mod tests {
 
     #[test]
     fn annotations_are_one_step_and_may_be_named_alone() {
-        let short = lookup(TABLES, "nodepool.fleetwright.dev/zone-balance").unwrap();
-        let long = lookup(TABLES, "np.metadata.annotations.fleetwright.dev/zone-balance").unwrap();
+        let short = lookup(&TABLES, "nodepool.fleetwright.dev/zone-balance").unwrap();
+        let long = lookup(&TABLES, "np.metadata.annotations.fleetwright.dev/zone-balance").unwrap();
         assert_eq!(short.field, long.field);
         assert_eq!(children("np.metadata.annotations").len(), 16);
     }
 
     #[test]
     fn unknown_names_have_suggestions() {
-        let slip = lookup(TABLES, "nodepool.spec.disuption").unwrap_err();
+        let slip = lookup(&TABLES, "nodepool.spec.disuption").unwrap_err();
         assert_eq!(slip.nearest[0], "NodePool.spec.disruption");
-        let elsewhere = lookup(TABLES, "nodepool.spec.requirements").unwrap_err();
+        let elsewhere = lookup(&TABLES, "nodepool.spec.requirements").unwrap_err();
         assert_eq!(elsewhere.nearest[0], "NodePool.spec.template.spec.requirements");
-        let none = lookup(TABLES, "trust").unwrap_err();
+        let none = lookup(&TABLES, "trust").unwrap_err();
         assert_eq!(none.to_string(), "there is no field trust");
-        let kind = lookup(TABLES, "nodepol.spec").unwrap_err();
+        let kind = lookup(&TABLES, "nodepol.spec").unwrap_err();
         assert_eq!(kind.to_string(), "there is no field nodepol.spec; did you mean NodePool?");
     }
 
     #[test]
     fn every_field_has_a_parent_and_a_meaning_and_is_unique() {
-        for table in TABLES {
+        for table in TABLES.iter() {
             let mut seen = std::collections::BTreeSet::new();
             for field in table.iter() {
-                let parent = super::super::table::parent(field.path);
+                let parent = super::super::table::parent(&field.path);
                 assert!(
                     parent.is_empty() || seen.contains(parent),
                     "{} {} comes before its parent",
                     table.kind,
                     field.path
                 );
-                assert!(seen.insert(field.path), "{} {} occurs twice", table.kind, field.path);
+                assert!(seen.insert(field.path.as_str()), "{} {} occurs twice", table.kind, field.path);
                 assert!(field.meaning.ends_with('.'), "{} {}", table.kind, field.path);
             }
         }

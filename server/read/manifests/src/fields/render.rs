@@ -14,7 +14,7 @@ const WIDTH: usize = 78;
 pub fn render(found: &FieldMatch<'_>) -> String {
     let mut out = String::new();
     line(&mut out, "KIND", found.table.kind);
-    line(&mut out, "VERSION", found.table.api_version);
+    line(&mut out, "VERSION", &found.table.api_version);
     out.push('\n');
     match found.field {
         Some(field) => one_field(&mut out, field),
@@ -36,31 +36,31 @@ pub fn render(found: &FieldMatch<'_>) -> String {
 pub fn render_recursive(found: &FieldMatch<'_>) -> String {
     let mut out = String::new();
     line(&mut out, "KIND", found.table.kind);
-    line(&mut out, "VERSION", found.table.api_version);
+    line(&mut out, "VERSION", &found.table.api_version);
     out.push_str("\nFIELDS:\n");
     found.children.iter().for_each(|child| field_with_children(&mut out, found.table, child, 1));
     out
 }
 
 fn field_with_children(out: &mut String, table: &Table, field: &Field, depth: usize) {
-    let name = field.path[parent(field.path).len()..].trim_start_matches('.');
+    let name = field.path[parent(&field.path).len()..].trim_start_matches('.');
     let _ = writeln!(out, "{:width$}{name}\t<{}>", "", field.type_name, width = 2 * depth);
-    table.children(field.path).for_each(|child| field_with_children(out, table, child, depth + 1));
+    table.children(&field.path).for_each(|child| field_with_children(out, table, child, depth + 1));
 }
 
 fn one_field(out: &mut String, field: &Field) {
     line(out, "FIELD", &format!("{} <{}>", field.path, field.type_name));
     out.push('\n');
-    paragraph(out, "DESCRIPTION", field.meaning);
-    paragraph(out, "DEFAULT", field.default);
-    paragraph(out, "ALLOWED", field.allowed);
-    paragraph(out, "EXAMPLE", field.example);
+    paragraph(out, "DESCRIPTION", &field.meaning);
+    paragraph(out, "DEFAULT", &field.default);
+    paragraph(out, "ALLOWED", &field.allowed);
+    paragraph(out, "EXAMPLE", &field.example);
 }
 
 fn child_field(out: &mut String, child: &Field, name: &str) {
     let default = if child.default.is_empty() { String::new() } else { format!(" (default: {})", child.default) };
     let _ = writeln!(out, "  {name}\t<{}>{default}", child.type_name);
-    wrapped(out, child.meaning);
+    wrapped(out, &child.meaning);
     out.push('\n');
 }
 
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_field_is_printed_with_type_default_allowed_and_example() {
-        let text = render(&lookup(TABLES, "np.spec.weight").unwrap());
+        let text = render(&lookup(&TABLES, "np.spec.weight").unwrap());
         let expected = "KIND:       NodePool\nVERSION:    karpenter.sh/v1\n\nFIELD:      spec.weight <integer>\n\nDESCRIPTION:\n    \
                         Pools with a higher weight are tried first.\nDEFAULT:\n    0\nALLOWED:\n    1 to 100\nEXAMPLE:\n    10\n";
         assert_eq!(text, expected);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn all_fields_below_are_printed_with_their_depth() {
-        let text = render_recursive(&lookup(TABLES, "np.spec").unwrap());
+        let text = render_recursive(&lookup(&TABLES, "np.spec").unwrap());
         let lines = ["\n  disruption\t<", "\n    budgets\t<", "\n      nodes\t<", "\n  weight\t<integer>\n"];
         let places: Vec<usize> =
             lines.iter().map(|line| text.find(line).unwrap_or_else(|| panic!("{line}\n{text}"))).collect();
@@ -119,20 +119,20 @@ mod tests {
 
     #[test]
     fn children_are_printed_by_their_last_step() {
-        let text = render(&lookup(TABLES, "np.spec.disruption").unwrap());
+        let text = render(&lookup(&TABLES, "np.spec.disruption").unwrap());
         assert!(
             text.contains("\nFIELDS:\n  consolidationPolicy\t<string> (default: WhenEmptyOrUnderutilized)\n    Which"),
             "{text}"
         );
-        let annotations = render(&lookup(TABLES, "np.metadata.annotations").unwrap());
+        let annotations = render(&lookup(&TABLES, "np.metadata.annotations").unwrap());
         assert!(annotations.contains("\n  fleetwright.dev/min-nodes\t<string>"), "{annotations}");
     }
 
     #[test]
     fn no_line_is_wider_than_a_terminal_of_eighty_columns_unless_a_word_is() {
-        for table in TABLES {
+        for table in TABLES.iter() {
             for field in table.iter() {
-                let text = render(&lookup(TABLES, &format!("{}.{}", table.kind, field.path)).unwrap());
+                let text = render(&lookup(&TABLES, &format!("{}.{}", table.kind, field.path)).unwrap());
                 for line in text.lines().filter(|line| line.starts_with("    ")) {
                     assert!(line.len() <= 84 || !line.trim().contains(' '), "{line}");
                 }

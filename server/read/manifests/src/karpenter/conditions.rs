@@ -2,7 +2,11 @@
 
 use model::{Text, Timestamp};
 
+use super::labels::KEY_LENGTH;
 use crate::Cursor;
+use crate::schema::part::{Part, fields, integer, list, moment, object, one_of_table, text};
+
+const STATUSES: [(&str, Status); 3] = [("True", Status::True), ("False", Status::False), ("Unknown", Status::Unknown)];
 
 /// `status` of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +33,6 @@ impl Status {
 pub struct Condition {
     /// `type`.
     pub name: Text,
-    /// `status`.
     pub status: Status,
     /// `reason`, empty when absent.
     pub reason: Text,
@@ -79,9 +82,40 @@ impl Conditions {
     }
 }
 
+/// The schema of `status.conditions`. `reason` and `message` are optional if `lenient`.
+pub(crate) fn schema(lenient: bool) -> Part {
+    const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+    const REASON: &str = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?";
+    let reason = text().max_length(1024);
+    let reason = match lenient {
+        true => reason.pattern(&format!("^({REASON}|)$")),
+        false => reason.min_length(1).pattern(&format!("^{REASON}$")),
+    };
+    let required: &[&str] = match lenient {
+        true => &["lastTransitionTime", "status", "type"],
+        false => &["lastTransitionTime", "message", "reason", "status", "type"],
+    };
+    let condition = object(fields! {
+        /// What is judged; each type occurs once.
+        /// Example: Ready
+        "type": text().max_length(KEY_LENGTH).pattern(CONDITION_TYPE),
+        /// Whether it holds.
+        /// Example: "True"
+        "status": one_of_table(&STATUSES),
+        /// Why, for programs.
+        /// Allowed: one word
+        "reason": reason,
+        /// Why, for people.
+        "message": text().max_length(32_768),
+        /// When status, reason or message last changed. Time limits are counted from here.
+        "lastTransitionTime": moment(),
+        /// The generation of the object that was judged.
+        "observedGeneration": integer("int64").at_least(0),
+    });
+    list(condition.required(required))
+}
+
 fn read_one(at: &Cursor<'_>) -> Option<Condition> {
-    const STATUSES: [(&str, Status); 3] =
-        [("True", Status::True), ("False", Status::False), ("Unknown", Status::Unknown)];
     Some(Condition {
         name: at.at("type").text()?,
         status: at.at("status").one_of(&STATUSES)?,

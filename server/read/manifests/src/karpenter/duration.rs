@@ -2,31 +2,13 @@
 //! `m` or `h`.
 
 use model::Millis;
+use serde_json::json;
 
 use crate::Cursor;
-
-/// A duration, or `Never`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lifetime {
-    /// A duration after which the effect applies.
-    Finite(Millis),
-    /// `Never`.
-    Never,
-}
-
-impl Lifetime {
-    /// The duration; `None` for `Never`.
-    #[must_use]
-    pub fn finite(self) -> Option<Millis> {
-        match self {
-            Self::Finite(duration) => Some(duration),
-            Self::Never => None,
-        }
-    }
-}
+use crate::schema::part::{Part, text};
 
 /// Karpenter's default of `expireAfter`: 720h.
-pub const DEFAULT_EXPIRY: Lifetime = Lifetime::Finite(Millis::from_hours(720));
+const DEFAULT_EXPIRY: Option<Millis> = Some(Millis::from_hours(720));
 
 /// The allowed format, for messages.
 pub const ALLOWED: &str = "whole numbers with s, m or h, such as 90s or 1h30m";
@@ -117,14 +99,32 @@ pub fn read(at: &Cursor<'_>) -> Option<Millis> {
     parse(text).or_else(|| at.unexpected(text, ALLOWED))
 }
 
-/// The duration or `Never` at `at`.
-pub fn read_lifetime(at: &Cursor<'_>) -> Option<Lifetime> {
-    let text = at.str()?;
-    if text == "Never" {
-        return Some(Lifetime::Never);
+/// The duration at `at`, `None` for `Never`; `default` when it is absent or invalid.
+pub fn read_lifetime(at: &Cursor<'_>, default: Option<Millis>) -> Option<Millis> {
+    match at.str() {
+        None => default,
+        Some("Never") => None,
+        Some(text) => parse(text).or_else(|| at.unexpected(text, &format!("{ALLOWED}; or Never"))).or(default),
     }
-    let finite = parse(text).or_else(|| at.unexpected(text, &format!("{ALLOWED}; or Never")))?;
-    Some(Lifetime::Finite(finite))
+}
+
+/// The lifetime in `expireAfter` at `at`.
+pub fn read_expiry(at: &Cursor<'_>) -> Option<Millis> {
+    read_lifetime(at, DEFAULT_EXPIRY)
+}
+
+/// The schema of a duration, in whole hours, minutes and seconds.
+pub(crate) fn schema() -> Part {
+    text().pattern("^([0-9]+(s|m|h))+$").documented(&[&format!("Allowed: {ALLOWED}")])
+}
+
+/// The schema of a duration, or `Never`.
+pub(crate) fn lifetime_schema() -> Part {
+    text().pattern("^(([0-9]+(s|m|h))+|Never)$").documented(&[&format!("Allowed: {ALLOWED}; or Never")])
+}
+
+pub(crate) fn expiry_schema() -> Part {
+    lifetime_schema().default_value(json!("720h"))
 }
 
 #[cfg(test)]

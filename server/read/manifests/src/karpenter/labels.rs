@@ -50,8 +50,16 @@ const WELL_KNOWN: &[&str] = &[
     "karpenter.k8s.aws/placement-group-partition",
 ];
 
+/// Pattern of a key of a label or taint: an optional DNS prefix and a slash, then a name.
+pub(super) const QUALIFIED_NAME: &str =
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+
+/// Maximum length of a key, in characters: a domain of 253, a slash, a name of 62 (Karpenter:
+/// NodePool schema).
+pub(super) const KEY_LENGTH: usize = 316;
+
 /// Domains whose keys are restricted to Karpenter, except well-known keys.
-const RESTRICTED_DOMAINS: [&str; 2] = ["karpenter.sh", "karpenter.k8s.aws"];
+pub(super) const RESTRICTED_DOMAINS: [&str; 2] = ["karpenter.sh", "karpenter.k8s.aws"];
 
 /// The well-known labels, sorted.
 #[must_use]
@@ -97,6 +105,25 @@ fn in_restricted_domain(key: &str) -> bool {
 pub fn key_problem(key: &str) -> Option<&'static str> {
     const FORM: &str = "an optional DNS prefix in lower case and a slash, then 1 to 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
     (!is_label_key(key)).then_some(FORM)
+}
+
+/// The condition, in CEL, that the label key `key` is one of the well-known keys of `domain` or not
+/// of `domain` at all. As in Karpenter's schemas, a domain is matched as a suffix, without a dot
+/// before it.
+pub(crate) fn outside(key: &str, domain: &str) -> String {
+    let class = (domain == "karpenter.k8s.aws").then_some(NODECLASS);
+    let known = well_known_labels();
+    let known = known
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|label: &&str| label.split_once('/').is_some_and(|(prefix, _)| prefix == domain));
+    let known: Vec<String> = known.chain(class).map(|label| format!("'{label}'")).collect();
+    format!("{key} in [{}] || !{key}.find('^([^/]+)').endsWith('{domain}')", known.join(", "))
+}
+
+/// Message for a key of `domain` that is not well known.
+pub(crate) fn domain_refusal(domain: &str) -> String {
+    format!("labels of {domain} are Karpenter's own; only the well-known ones may be used")
 }
 
 #[cfg(test)]

@@ -14,11 +14,35 @@ use model::node_class::{NodeClassSettings, NodeClassSpec, NodeClassStatus};
 
 use super::conditions::Conditions;
 use crate::Cursor;
+use crate::schema::definition::{Column, Definition, READY};
+use crate::schema::part::{Part, fields};
+
+pub(crate) fn definition() -> Definition {
+    Definition {
+        kind: "EC2NodeClass",
+        meaning: "How an EC2 machine is made: images, subnets, security groups, disks, kubelet, identity.",
+        group: "karpenter.k8s.aws",
+        version: "v1",
+        short_names: &["ec2nc", "ec2ncs"],
+        aliases: &["ec2nc", "ec2ncs", "ec2nodeclasses"],
+        columns: vec![READY, Column::AGE, Column::text("Role", ".spec.role").wide()],
+        scale: None,
+        fields: fields! {
+            /// Name, labels and annotations. A class belongs to the whole cluster and has no namespace.
+            "metadata": Part::of("object"),
+            /// What machines of this class are made of.
+            "spec": spec::schema(),
+            /// What was found; never written by hand. Without status a class counts as ready, with subnets in all
+            /// zones of the region.
+            "status": status::schema(),
+        },
+        spec_required: false,
+    }
+}
 
 /// An EC2NodeClass of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeClassManifest {
-    /// `metadata.name`.
     pub name: Text,
     /// `metadata.uid`; empty when it has none.
     pub uid: Text,
@@ -28,7 +52,6 @@ pub struct NodeClassManifest {
     pub not_ready: Option<Text>,
     /// The settings that determine the catalogue of its pools.
     pub settings: NodeClassSettings,
-    /// `spec`.
     pub spec: NodeClassSpec,
     /// `status` without conditions. An incomplete entry of a list is left out.
     pub status: NodeClassStatus,
@@ -36,8 +59,6 @@ pub struct NodeClassManifest {
     pub volumes: Option<i64>,
     /// The annotations `karpenter.k8s.aws/ec2nodeclass-hash` and its version, when both are set.
     pub hash: Option<(Text, Text)>,
-    /// Ids of `status.amis`; a node of another image has drifted.
-    pub images: Vec<Text>,
 }
 
 impl NodeClassManifest {
@@ -53,7 +74,7 @@ impl NodeClassManifest {
             ami_family: family,
             kubelet: kubelet::read_settings(&spec.at("kubelet")),
             ephemeral_storage: storage.ephemeral,
-            instance_store_raid0: spec.at("instanceStorePolicy").one_of(&[("RAID0", true)]).unwrap_or(false),
+            instance_store_raid0: spec.at("instanceStorePolicy").one_of(&spec::STORE_POLICIES).unwrap_or(false),
             zones: status::zones(&status.at("subnets")),
             reservations: status::reservations(&status.at("capacityReservations")),
             network_interfaces: devices::network_interfaces(&spec.at("networkInterfaces")),
@@ -80,7 +101,6 @@ impl NodeClassManifest {
             settings,
             volumes: storage.volumes,
             hash: hash.zip(annotations.at("karpenter.k8s.aws/ec2nodeclass-hash-version").text()),
-            images: status.at("amis").list().iter().filter_map(|image| image.at("id").text()).collect(),
         })
     }
 }

@@ -2,13 +2,15 @@
 
 use model::{Requirement, Resources, Text};
 
+use super::conditions;
 use super::opt_in::parse_micros;
 use super::requirements::{self, Owner};
 use crate::Cursor;
+use crate::schema::definition::{Column, Definition, READY};
+use crate::schema::part::{Part, fields, integer, object, resources, text};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeOverlayManifest {
-    /// `metadata.name`.
     pub name: Text,
     /// `spec.requirements`: the instance types and offerings that the overlay applies to.
     pub requirements: Vec<Requirement>,
@@ -34,6 +36,70 @@ pub enum PriceChange {
 }
 
 const OWN_RESOURCES: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
+
+pub(crate) fn definition() -> Definition {
+    Definition {
+        kind: "NodeOverlay",
+        meaning: "Changes the data of instance types: another price, or resources that the cloud does not report.",
+        group: "karpenter.sh",
+        version: "v1alpha1",
+        short_names: &["overlays"],
+        aliases: &["overlay", "overlays", "nodeoverlays"],
+        columns: vec![READY, Column::AGE, Column::integer("Weight", ".spec.weight").wide()],
+        scale: None,
+        fields: fields! {
+            /// Name, labels and annotations.
+            "metadata": Part::of("object"),
+            /// What is corrected, and where.
+            "spec": spec_schema(),
+            /// What the controller reports; never written by hand.
+            "status": object(fields! {
+                /// ValidationSucceeded is True when the overlay is in use.
+                "conditions": conditions::schema(false).keyed("type"),
+            }),
+        },
+        spec_required: true,
+    }
+}
+
+fn spec_schema() -> Part {
+    // An amount with its sign, or a percentage of the price. A percentage is at least -100 %, so
+    // that the price is not negative.
+    const ADJUSTMENT: &str = r"^([+-](\d*\.?\d+)|\+\d*\.?\d+%|-\d{1,2}(\.\d+)?%|-100%)$";
+    let requirements = requirements::schema(Owner::NodeOverlay)
+        .field_documented("key", &["The label that is constrained."])
+        .field_documented("operator", &["How the label is compared; In and NotIn need values."])
+        .field_documented("values", &["Allowed: label values", "Example: [m7g]"]);
+    object(fields! {
+        /// Which machines: all conditions hold for type, offering and pool. Required, if only as an empty list.
+        /// Allowed: at most 100
+        "requirements": requirements,
+        /// The price of every offering that matches.
+        /// Allowed: dollars per hour, not negative; not together with priceAdjustment
+        /// Example: "0.081"
+        "price": text().pattern(r"^\d+(\.\d+)?$"),
+        /// What is added to the price; the result is never below 0.
+        /// Allowed: +N, -N, +N% or -N%, nothing below -100%; not together with price
+        /// Example: "-15%"
+        "priceAdjustment": text().pattern(ADJUSTMENT),
+        /// Resources that machines which match have besides.
+        /// Allowed: any resource but cpu, memory, ephemeral-storage, pods
+        /// Example: {smarter-devices/fuse: "1"}
+        "capacity": resources().rule(
+            format!("self.all(name, !(name in ['{}']))", OWN_RESOURCES.join("', '")),
+            "cpu, memory, ephemeral-storage and pods are known of every machine and cannot be overlaid",
+        ),
+        /// Where overlays overlap, the one with the higher weight wins; with equal weights both are refused.
+        /// Default: 0
+        /// Example: 10
+        "weight": integer("int32").between(1, 10_000),
+    })
+    .required(&["requirements"])
+    .rule(
+        "!has(self.price) || !has(self.priceAdjustment)",
+        "price and priceAdjustment exclude each other; write one of them",
+    )
+}
 
 impl NodeOverlayManifest {
     /// Reads the NodeOverlay at `at`; a violation of the schema is reported.

@@ -4,14 +4,90 @@ use model::{MicroUsd, OptInRules, Text};
 
 use super::{duration, opt_in_disruption};
 use crate::Cursor;
+use crate::schema::part::{Entry, fields, text};
 
 pub const DOMAIN: &str = "fleetwright.dev/";
 
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 const ABOVE_ZERO: &str = "a whole number above zero, in quotes";
 
+/// The annotations of a NodePool that a rule reads.
+pub(crate) fn annotations() -> Vec<Entry> {
+    planning_annotations().into_iter().chain(opt_in_disruption::annotations()).collect()
+}
+
+fn planning_annotations() -> Vec<Entry> {
+    fields! {
+        /// Whether a connected server uses this pool. Beside a Karpenter that is at work, pools are handed over one
+        /// by one with "true".
+        /// Default: "true", and "false" while a live Karpenter is seen in the cluster
+        /// Allowed: "true", "false"
+        /// Example: "true"
+        "fleetwright.dev/managed": text(),
+        /// No new node in a zone where the pool already has two or more nodes more than in another zone that its pods
+        /// could use.
+        /// Default: "false"
+        /// Allowed: "true", "false"
+        /// Example: "true"
+        "fleetwright.dev/zone-balance": text(),
+        /// New nodes for pods that do not name a CPU architecture are of these architectures only.
+        /// Default: no restriction
+        /// Allowed: amd64, arm64, or both with a comma
+        /// Example: amd64
+        "fleetwright.dev/safe-architectures": text(),
+        /// A pod that may run on spot gets on-demand capacity only after it has waited this long.
+        /// Default: no waiting
+        /// Allowed: a duration above zero such as 90s, 10m, 1h30m
+        /// Example: 10m
+        "fleetwright.dev/spot-fallback-after": text(),
+        /// Offerings that cost more per vCPU and hour are not used.
+        /// Default: no bound
+        /// Allowed: dollars above zero, at most six decimals
+        /// Example: "0.05"
+        "fleetwright.dev/max-price-per-vcpu": text(),
+        /// Offerings that cost more per hour are not used.
+        /// Default: no bound
+        /// Allowed: dollars above zero, at most six decimals
+        /// Example: "2.50"
+        "fleetwright.dev/max-node-price": text(),
+        /// At most this share of the pool's vCPUs runs on spot, existing nodes included.
+        /// Default: 100
+        /// Allowed: an integer from 0 to 100
+        /// Example: "80"
+        "fleetwright.dev/spot-max-percent": text(),
+        /// This many of the pool's nodes are on-demand before spot is used.
+        /// Default: 0
+        /// Allowed: an integer above zero
+        /// Example: "2"
+        "fleetwright.dev/on-demand-min-nodes": text(),
+        /// No machine with more vCPUs is launched, so that losing one node costs little.
+        /// Default: no bound
+        /// Allowed: an integer above zero
+        /// Example: "64"
+        "fleetwright.dev/max-node-vcpu": text(),
+        /// When nodes are launched at all, no fewer than this many, unless pods must share a node or limits forbid
+        /// it.
+        /// Default: 1
+        /// Allowed: an integer above zero
+        /// Example: "3"
+        "fleetwright.dev/min-nodes": text(),
+        /// With credits, CPU requested beyond the baseline of a t2, t3, t3a or t4g machine adds its surplus credits
+        /// to the price; with list, such a machine costs its list price.
+        /// Default: "credits"
+        /// Allowed: "credits", "list"
+        /// Example: "list"
+        "fleetwright.dev/burstable": text(),
+        /// What each node costs per hour beside its price, such as volumes, licences and monitoring. It counts when
+        /// machines are compared, not in the printed cost.
+        /// Default: --node-overhead-usd, else the volumes of the EC2NodeClass at $0.08 per GiB and month
+        /// Allowed: dollars, zero included, at most six decimals
+        /// Example: "0.01"
+        "fleetwright.dev/node-overhead-usd": text(),
+    }
+}
+
 /// Parses the rules of planning in the annotations at `at`; those of disruption belong to
-/// [`Disruption`](super::Disruption). An invalid value is an error; unknown annotations
+/// [`DisruptionPolicy`](model::DisruptionPolicy). An invalid value is an error; unknown annotations
 /// of the domain are reported in `notes`, for `object`.
 #[must_use]
 pub fn read(at: &Cursor<'_>, object: &str, notes: &mut Vec<String>) -> OptInRules {

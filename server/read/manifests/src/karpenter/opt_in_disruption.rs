@@ -6,6 +6,7 @@ use model::{BudgetWindow, Millis, TimeZone};
 
 use super::duration::{self, read_positive as read_positive_duration};
 use crate::Cursor;
+use crate::schema::part::{Entry, fields, text};
 
 pub(super) const KEYS: [&str; 4] = [BUDGET_TIME_ZONE, DISRUPTION_WINDOWS, EXPIRE_JITTER, EXPIRE_REPLACE_FIRST];
 
@@ -13,6 +14,35 @@ const BUDGET_TIME_ZONE: &str = "fleetwright.dev/budget-time-zone";
 const DISRUPTION_WINDOWS: &str = "fleetwright.dev/disruption-windows";
 const EXPIRE_JITTER: &str = "fleetwright.dev/expire-jitter";
 const EXPIRE_REPLACE_FIRST: &str = "fleetwright.dev/expire-replace-first";
+
+/// The annotations of a NodePool that are read here.
+pub(super) fn annotations() -> Vec<Entry> {
+    fields! {
+        /// The time zone of the schedules of the pool's budgets and disruption windows.
+        /// Default: UTC
+        /// Allowed: the name of a time zone in the IANA database
+        /// Example: Europe/Berlin
+        "fleetwright.dev/budget-time-zone": text(),
+        /// Empty, drifted and underutilized nodes of the pool are removed only while one of these windows is open.
+        /// Expiry, repair, interruptions and deletions by hand do not wait.
+        /// Default: always
+        /// Allowed: cron schedule, semicolon, and hours and minutes; several separated by commas
+        /// Example: "0 22 * * mon-fri;6h, 0 0 * * sat;48h"
+        "fleetwright.dev/disruption-windows": text(),
+        /// Nodes expire earlier than by expireAfter, by up to this and at most by half of expireAfter, each by the
+        /// UID of its NodeClaim: nodes of one age do not expire together.
+        /// Default: none
+        /// Allowed: a duration above zero such as 90s, 10m, 1h30m
+        /// Example: 24h
+        "fleetwright.dev/expire-jitter": text(),
+        /// An expired node is drained once the nodes that its pods move to are ready, or after the time that a launch
+        /// may take, or half of terminationGracePeriod.
+        /// Default: "false"
+        /// Allowed: "true", "false"
+        /// Example: "true"
+        "fleetwright.dev/expire-replace-first": text(),
+    }
+}
 
 /// The time zone of the pool's schedules, in the annotations at `at`; UTC when it is absent. An
 /// invalid value is an error.

@@ -3,16 +3,16 @@
 use model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, canonical_key};
 use model::{Operator, Requirement, Text};
 
-use super::labels::{is_refused, key_problem};
+use super::labels::{KEY_LENGTH, QUALIFIED_NAME, RESTRICTED_DOMAINS, domain_refusal, is_refused, key_problem, outside};
 use crate::Cursor;
-use crate::fields::nearest_within;
+use crate::edit_distance::nearest_within;
+use crate::schema::part::{Part, atomic, fields, object, one_of, plain_integer, text};
 use crate::syntax::is_label_value;
 
 /// Maximum number of entries of a list.
 const MOST: usize = 100;
-/// Maximum length of a key, in characters: a domain of 253, a slash, a name of 62 (Karpenter:
-/// NodePool schema).
-const KEY_LENGTH: usize = 316;
+/// Maximum of `minValues`.
+const MOST_MIN_VALUES: i64 = 50;
 
 /// The values of `karpenter.sh/capacity-type`.
 const CAPACITY_TYPES: [&str; 3] = ["on-demand", "reserved", "spot"];
@@ -35,6 +35,63 @@ pub struct ParsedRequirements {
     /// The reason why Karpenter's own validation rejects the list although the API server accepts
     /// it.
     pub invalid: Option<String>,
+}
+
+/// The schema of `requirements` of `owner`.
+pub(crate) fn schema(owner: Owner) -> Part {
+    let mut fields = fields! {
+        /// The node label that is constrained.
+        /// Allowed: a label key of at most 316 characters
+        /// Example: karpenter.k8s.aws/instance-family
+        "key": key_schema(owner),
+        /// How the label is compared with the values. Gt, Lt, Gte and Lte compare integers and take exactly one.
+        /// Example: In
+        "operator": one_of(&Operator::ALL.map(Operator::as_str)),
+        /// What the label is compared with.
+        /// Allowed: label values; In needs at least one
+        /// Example: [c7g, m7g]
+        "values": atomic(text()),
+    };
+    if owner != Owner::NodeOverlay {
+        fields.extend(fields! {
+            /// A launch must leave the cloud the choice among at least this many different values of the label.
+            /// Default: 1
+            /// Allowed: 1 to 50; with In at most the number of values
+            /// Example: 5
+            "minValues": plain_integer().between(1, MOST_MIN_VALUES),
+        });
+    }
+    let requirements = atomic(object(fields).required(&["key", "operator"]))
+        .max_items(MOST)
+        .rule("self.all(x, x.operator != 'In' || (has(x.values) && x.values.size() > 0))", "operator In needs at least one value")
+        .rule(
+            "self.all(x, !(x.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || (has(x.values) && x.values.size() == 1 && int(x.values[0]) >= 0))",
+            "operators Gt, Lt, Gte and Lte take exactly one integer of 0 or more, in quotes",
+        );
+    match owner {
+        Owner::NodeOverlay => requirements.rule(
+            "self.all(x, x.operator != 'NotIn' || (has(x.values) && x.values.size() > 0))",
+            "operator NotIn needs at least one value",
+        ),
+        Owner::NodePool | Owner::NodeClaim => requirements.rule(
+            "self.all(x, x.operator != 'In' || !has(x.minValues) || (has(x.values) && x.values.size() >= x.minValues))",
+            "minValues is greater than the number of values",
+        ),
+    }
+}
+
+fn key_schema(owner: Owner) -> Part {
+    let mut key = text().max_length(KEY_LENGTH).pattern(QUALIFIED_NAME);
+    for domain in RESTRICTED_DOMAINS {
+        key = key.rule(outside("self", domain), domain_refusal(domain));
+    }
+    let key = key
+        .rule("self != 'kubernetes.io/hostname'", "kubernetes.io/hostname cannot be required: every node has its own");
+    match owner {
+        Owner::NodePool => key
+            .rule("self != 'karpenter.sh/nodepool'", "karpenter.sh/nodepool cannot be required: it is the pool itself"),
+        Owner::NodeClaim | Owner::NodeOverlay => key,
+    }
 }
 
 /// Parses the list at `at`, which is required but may be empty.
@@ -107,7 +164,7 @@ fn read_min_values(at: &Cursor<'_>, operator: Operator, values: usize, owner: Ow
         at.error("minValues is not allowed in a NodeOverlay");
         return None;
     }
-    let least = at.int_within(1, 50)?;
+    let least = at.int_within(1, MOST_MIN_VALUES)?;
     if operator == Operator::In && usize::try_from(least).is_ok_and(|least| least > values) {
         at.error(format!("found {least}, allowed: at most the number of values, which is {values}"));
         return None;

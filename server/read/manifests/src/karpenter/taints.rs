@@ -4,14 +4,34 @@ use std::collections::BTreeSet;
 
 use model::{Effect, Taint};
 
-use super::labels::key_problem;
+use super::labels::{QUALIFIED_NAME, key_problem};
 use crate::Cursor;
+use crate::schema::part::{Part, atomic, fields, moment, object, one_of_table, text};
 
 const EFFECTS: [(&str, Effect); 3] = [
     ("NoSchedule", Effect::NoSchedule),
     ("PreferNoSchedule", Effect::PreferNoSchedule),
     ("NoExecute", Effect::NoExecute),
 ];
+
+pub(crate) fn schema() -> Part {
+    let taint = object(fields! {
+        /// The taint's key.
+        /// Allowed: a qualified name; key and effect together occur once in taints and startupTaints
+        /// Example: nvidia.com/gpu
+        "key": text().min_length(1).pattern(QUALIFIED_NAME),
+        /// The taint's value.
+        /// Allowed: a qualified name or empty
+        /// Example: "true"
+        "value": text().pattern(QUALIFIED_NAME),
+        /// What happens to pods that do not tolerate the taint.
+        /// Example: NoSchedule
+        "effect": one_of_table(&EFFECTS),
+        /// Written by Kubernetes on nodes; means nothing in a pool.
+        "timeAdded": moment(),
+    });
+    atomic(taint.required(&["effect", "key"]))
+}
 
 /// The taints of the list at `at`; key and effect are required, a value must have the syntax of a
 /// key.

@@ -1,6 +1,7 @@
 //! Converts AWSNodeTemplate, EC2NodeClass of v1beta1, and the inline classes of pools to
 //! EC2NodeClass of v1.
 
+use model::quantity;
 use serde_json::Value;
 
 use super::context::Context;
@@ -9,8 +10,8 @@ use super::metadata::annotation;
 use super::record::{FIELD_OF_V1, Reporter};
 use super::reference::STAND_IN;
 use super::selectors::{GROUPS, SUBNETS};
-use super::shape::{Fields, has, join, map, map_mut, take};
-use super::{disk, images, kubelet, metadata_options, selectors};
+use super::shape::{Fields, has, join, map, map_mut, scalar, take};
+use super::{images, kubelet, metadata_options, selectors};
 
 /// Tags that the system sets, and that users may not set.
 const OWN_TAGS: [&str; 6] = [
@@ -77,7 +78,7 @@ fn tidy_spec(
     selectors::tidy(reporter, prefix, spec, &GROUPS, age);
     tidy_identity(reporter, prefix, spec, age, context);
     tidy_tags(reporter, prefix, spec, age, context);
-    disk::tidy(reporter, prefix, spec, age);
+    tidy_disks(reporter, prefix, spec, age);
     metadata_options::tidy(reporter, prefix, spec, age, context.ipv6);
     if age == ApiGeneration::Alpha {
         for key in ["associatePublicIPAddress", "instanceStorePolicy", "kubelet"] {
@@ -256,4 +257,48 @@ fn object(name: &str, spec: Fields) -> Fields {
     object.insert("metadata".to_owned(), serde_json::json!({"name": name}));
     object.insert("spec".to_owned(), Value::Object(spec));
     object
+}
+
+const GIB: i64 = 1 << 30;
+
+/// Converts `blockDeviceMappings`: v1 requires sizes in whole Gi, G, Ti or T.
+fn tidy_disks(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields, age: ApiGeneration) {
+    let path = join(prefix, "blockDeviceMappings");
+    let disks = spec.get_mut("blockDeviceMappings").and_then(Value::as_array_mut).into_iter().flatten().enumerate();
+    for (index, disk) in disks.filter_map(|(index, disk)| Some((index, disk.as_object_mut()?))) {
+        let path = format!("{path}[{index}].ebs");
+        let Some(ebs) = map_mut(disk, "ebs") else {
+            if age != ApiGeneration::V1 {
+                reporter.refuse(&path, "missing, but required; give the volume's size or snapshot");
+            }
+            continue;
+        };
+        if age != ApiGeneration::V1 && !has(ebs, "volumeSize") && !has(ebs, "snapshotID") {
+            reporter.refuse(&path, "needs volumeSize, snapshotID or both");
+        }
+        tidy_disk_size(reporter, &join(&path, "volumeSize"), ebs);
+    }
+}
+
+fn tidy_disk_size(reporter: &mut Reporter<'_, '_>, path: &str, ebs: &mut Fields) {
+    let Some(written) = ebs.get("volumeSize").filter(|value| !value.is_null()) else { return };
+    let Some(text) = scalar(written) else { return };
+    let whole = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if written.is_string() && ["Gi", "Ti", "G", "T"].iter().any(|unit| text.strip_suffix(unit).is_some_and(whole)) {
+        return;
+    }
+    if whole(&text) {
+        reporter.guess(
+            path,
+            format!("found {text} without a unit, read as {text}Gi"),
+            format!("found {text} without a unit; write {text}Gi"),
+        );
+        ebs.insert("volumeSize".to_owned(), Value::from(format!("{text}Gi")));
+        return;
+    }
+    let Ok(bytes) = quantity::parse("memory", &text) else { return };
+    let size = format!("{}Gi", bytes.saturating_add(GIB - 1) / GIB);
+    let rounded = if bytes % GIB == 0 { "" } else { ", rounded up" };
+    reporter.note(path, format!("{text} is written {size}{rounded}; v1 takes whole Gi, G, Ti or T"));
+    ebs.insert("volumeSize".to_owned(), Value::from(size));
 }

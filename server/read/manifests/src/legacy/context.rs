@@ -29,7 +29,6 @@ pub(super) struct Context {
 pub(super) struct GlobalSettings {
     /// `aws.defaultInstanceProfile`.
     pub(super) instance_profile: Option<String>,
-    /// `aws.tags`.
     pub(super) tags: Fields,
     /// `aws.enableENILimitedPodDensity` is false: 110 pods a node.
     pub(super) flat_pod_density: bool,

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::record::Reporter;
 use super::shape::Fields;
-use crate::fields::{TABLES, Table, nearest_step, nearest_within};
+use crate::edit_distance::{nearest_step, nearest_within};
+use crate::fields::{TABLES, Table};
 
 const TOP_KEYS: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 

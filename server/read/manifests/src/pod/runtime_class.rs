@@ -7,13 +7,10 @@ use crate::{Cursor, syntax};
 
 #[derive(Debug, Default)]
 pub struct RuntimeClass {
-    /// `metadata.name`.
     pub name: Text,
     /// `overhead.podFixed`.
     pub overhead: Resources,
-    /// `scheduling.nodeSelector`.
     pub node_selector: Labels,
-    /// `scheduling.tolerations`.
     pub tolerations: Vec<Toleration>,
 }
 

@@ -2,28 +2,30 @@
 
 use serde_json::{Value, json};
 
-use super::describe::described;
-use super::part::{Part, any_object, object, text};
-use crate::fields::{TABLES, Table};
+use super::part::{Entry, Part, fields, object, text};
+use crate::fields::Table;
 use crate::legacy::yaml;
 
 #[derive(Debug, Clone)]
 pub struct Definition {
-    pub(super) kind: &'static str,
-    pub(super) group: &'static str,
-    pub(super) version: &'static str,
-    pub(super) short_names: &'static [&'static str],
-    pub(super) columns: Vec<Column>,
+    pub(crate) kind: &'static str,
+    pub(crate) meaning: &'static str,
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) short_names: &'static [&'static str],
+    /// Names of the kind for `fleetwright explain`, in lower case.
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) columns: Vec<Column>,
     /// Paths of the desired and the actual number of replicas, for the scale subresource.
-    pub(super) scale: Option<(&'static str, &'static str)>,
-    pub(super) spec: Part,
-    pub(super) status: Part,
-    pub(super) spec_required: bool,
+    pub(crate) scale: Option<(&'static str, &'static str)>,
+    /// `metadata`, `spec` and `status`.
+    pub(crate) fields: Vec<Entry>,
+    pub(crate) spec_required: bool,
 }
 
 /// A column that `kubectl get` prints.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Column {
+pub(crate) struct Column {
     name: &'static str,
     path: &'static str,
     type_name: &'static str,
@@ -32,21 +34,21 @@ pub(super) struct Column {
 }
 
 /// Whether the object is ready, according to its conditions.
-pub(super) const READY: Column = Column::text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#);
+pub(crate) const READY: Column = Column::text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#);
 
 impl Column {
-    pub(super) const AGE: Self =
+    pub(crate) const AGE: Self =
         Self { name: "Age", path: ".metadata.creationTimestamp", type_name: "date", wide: false };
 
-    pub(super) const fn text(name: &'static str, path: &'static str) -> Self {
+    pub(crate) const fn text(name: &'static str, path: &'static str) -> Self {
         Self { name, path, type_name: "string", wide: false }
     }
 
-    pub(super) const fn integer(name: &'static str, path: &'static str) -> Self {
+    pub(crate) const fn integer(name: &'static str, path: &'static str) -> Self {
         Self { name, path, type_name: "integer", wide: false }
     }
 
-    pub(super) const fn wide(self) -> Self {
+    pub(crate) const fn wide(self) -> Self {
         Self { wide: true, ..self }
     }
 
@@ -86,26 +88,31 @@ impl Definition {
         yaml::write([&self.to_value()])
     }
 
-    /// The schema of the object, with descriptions.
+    /// The schema of the object, with descriptions. The API server defines `metadata`, and allows no description of it.
     #[must_use]
     pub fn schema(&self) -> Value {
-        let root = object([
-            ("apiVersion", text()),
-            ("kind", text()),
-            ("metadata", any_object()),
-            ("spec", self.spec.clone()),
-            ("status", self.status.clone()),
-        ]);
-        let root = if self.spec_required { root.required(&["spec"]) } else { root };
-        match self.table() {
-            Some(table) => described(root.into_value(), table),
-            None => root.into_value(),
-        }
+        let mut whole = fields! {
+            /// Group and version of the kind.
+            "apiVersion": text(),
+            /// The kind.
+            "kind": text(),
+            "metadata": Part::of("object"),
+        };
+        whole.extend(self.fields.iter().filter(|(name, _)| *name != "metadata").cloned());
+        let root = object(whole).documented(&[self.meaning]);
+        if self.spec_required { root.required(&["spec"]) } else { root }.to_value()
     }
 
     /// The documentation of the kind's fields.
-    fn table(&self) -> Option<&'static Table> {
-        TABLES.iter().find(|table| table.kind == self.kind)
+    #[must_use]
+    pub fn table(&self) -> Table {
+        Table {
+            kind: self.kind,
+            short_names: self.aliases,
+            api_version: format!("{}/{}", self.group, self.version),
+            meaning: self.meaning,
+            fields: object(self.fields.clone()).documentation(),
+        }
     }
 
     /// The definition as an object of `apiextensions.k8s.io/v1`.

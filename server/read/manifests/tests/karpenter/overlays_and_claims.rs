@@ -1,7 +1,7 @@
 //! NodeOverlays and NodeClaims.
 
 use manifests::karpenter::node_overlay::PriceChange;
-use manifests::karpenter::{Lifetime, NodeClaimManifest, NodeOverlayManifest};
+use manifests::karpenter::{NodeClaimManifest, NodeOverlayManifest};
 
 use super::{messages, read_with};
 
@@ -52,6 +52,6 @@ fn a_claim_has_its_spec_and_its_status() {
     let read = read.unwrap();
     assert_eq!((read.pool, read.provider_id, read.node_name), (Some("web".into()), Some("aws:///a/i-1".into()), None));
     assert_eq!((read.requests.get("cpu"), read.capacity.get("cpu"), read.allocatable.get("cpu")), (2500, 4000, 3920));
-    assert_eq!(read.expire_after, Lifetime::Never);
+    assert_eq!(read.expire_after, None);
     assert!(read.conditions.is_true("Launched") && !read.conditions.is_true("Registered"));
 }

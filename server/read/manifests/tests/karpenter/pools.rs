@@ -1,8 +1,8 @@
 //! NodePools.
 
-use manifests::karpenter::{Budget, ConsolidationPolicy, DisruptionReason, Lifetime, NodePoolManifest, Quota};
+use manifests::karpenter::NodePoolManifest;
 use model::labels::{NODECLASS, NODEPOOL};
-use model::{MicroUsd, Millis, NotReady, Operator};
+use model::{Budget, BudgetLimit, ConsolidationPolicy, DisruptionReason, MicroUsd, Millis, NotReady, Operator};
 
 use super::{messages, read_with};
 
@@ -34,10 +34,10 @@ fn a_pool_has_its_fields_and_karpenters_defaults() {
     let read = good(&pool("", "  limits: {cpu: 100, nodes: 7}\n  weight: 30", NO_REQUIREMENTS));
     assert_eq!((read.name.as_ref(), read.class.name.as_ref(), read.weight), ("web", "base", 30));
     assert_eq!(read.limits.to_string(), "cpu=100 nodes=7");
-    assert_eq!(read.disruption.budgets, [Budget { nodes: Quota::Percent(10), reasons: None, window: None }]);
+    assert_eq!(read.disruption.budgets, [Budget { limit: BudgetLimit::Percent(10), reasons: None, window: None }]);
     assert_eq!(read.disruption.policy, ConsolidationPolicy::WhenEmptyOrUnderutilized);
-    assert_eq!(read.disruption.consolidate_after, Lifetime::Finite(Millis::ZERO));
-    assert_eq!(read.expire_after, Lifetime::Finite(Millis::from_hours(30 * 24)), "720h are 30 days");
+    assert_eq!(read.disruption.consolidate_after, Some(Millis::ZERO));
+    assert_eq!(read.disruption.expire_after, Some(Millis::from_hours(30 * 24)), "720h are 30 days");
     assert_eq!(read.not_ready, None);
 }
 
@@ -106,10 +106,13 @@ fn budgets_are_read_with_reasons_and_windows() {
     let read =
         good(&pool("", &format!("  disruption: {{consolidateAfter: Never, budgets: {budgets}}}"), NO_REQUIREMENTS));
     let [night, share] = &read.disruption.budgets[..] else { panic!("{:?}", read.disruption) };
-    assert_eq!((night.nodes, night.reasons.as_deref()), (Quota::Nodes(0), Some(&[DisruptionReason::Drifted][..])));
+    assert_eq!(
+        (night.limit, night.reasons.as_deref()),
+        (BudgetLimit::Nodes(0), Some(&[DisruptionReason::Drifted][..]))
+    );
     assert_eq!(night.window.as_ref().map(|window| window.duration), Some(Millis::from_hours(8)));
-    assert_eq!((share.nodes, share.reasons.as_deref()), (Quota::Percent(25), Some(&[][..])));
-    assert_eq!(read.disruption.consolidate_after, Lifetime::Never);
+    assert_eq!((share.limit, share.reasons.as_deref()), (BudgetLimit::Percent(25), Some(&[][..])));
+    assert_eq!(read.disruption.consolidate_after, None);
     let (_, errors, _) = self::read(&pool(
         "",
         "  disruption: {consolidateAfter: 0s, budgets: [{nodes: '1', schedule: 0 25 * * *, duration: 1h}]}",
@@ -124,7 +127,7 @@ fn budgets_name_repairs_and_consolidate_after_has_a_default() {
     let disruption = "  disruption: {consolidationPolicy: WhenEmpty, budgets: [{nodes: '0', reasons: [Unhealthy]}]}";
     let read = good(&pool("", disruption, NO_REQUIREMENTS));
     assert_eq!(read.disruption.budgets[0].reasons.as_deref(), Some(&[DisruptionReason::Unhealthy][..]));
-    assert_eq!(read.disruption.consolidate_after, Lifetime::Finite(Millis::ZERO));
+    assert_eq!(read.disruption.consolidate_after, Some(Millis::ZERO));
 }
 
 #[test]

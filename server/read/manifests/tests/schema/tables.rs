@@ -42,7 +42,7 @@ fn every_field_of_a_schema_is_explained_and_every_explained_field_is_in_it() {
             schema.keys().filter(|path| !of_every_object(path) && table.field(path).is_none()).collect();
         let nowhere: Vec<&str> = table
             .iter()
-            .map(|field| field.path)
+            .map(|field| field.path.as_str())
             .filter(|path| !of_every_object(path) && !schema.contains_key(*path))
             .collect();
         assert!(unexplained.is_empty(), "{}: not explained: {unexplained:?}", definition.kind());
@@ -68,8 +68,8 @@ fn type_name(schema: &Value) -> String {
 fn types_are_the_same() {
     for definition in definitions() {
         let (schema, table) = (fields_of(&definition), table_of(&definition));
-        for field in table.iter().filter(|field| !of_every_object(field.path)) {
-            let found = type_name(&schema[field.path]);
+        for field in table.iter().filter(|field| !of_every_object(&field.path)) {
+            let found = type_name(&schema[&field.path]);
             // Quantities that Karpenter accepts only as strings are quantities in the tables.
             let same = found == field.type_name || found == field.type_name.replace("Quantity", "string");
             assert!(same, "{} {}: {found}, explained as {}", definition.kind(), field.path, field.type_name);
@@ -80,7 +80,7 @@ fn types_are_the_same() {
 /// A default of the tables, parsed from YAML.
 fn default_of(field: &Field) -> Value {
     let options = serde_saphyr::options! {};
-    serde_saphyr::from_str_with_options(field.default, options).unwrap()
+    serde_saphyr::from_str_with_options(&field.default, options).unwrap()
 }
 
 #[test]

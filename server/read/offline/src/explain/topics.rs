@@ -27,7 +27,7 @@ const ELSEWHERE: [(&str, &str); 6] = [
 /// All topics, one a line.
 pub(super) fn all() -> String {
     let mut text = String::from("Topics of `fleetwright explain`:\n\n");
-    for table in TABLES {
+    for table in TABLES.iter() {
         let name = table.kind.to_ascii_lowercase();
         let short =
             if table.short_names.is_empty() { String::new() } else { format!(" ({})", table.short_names.join(", ")) };

@@ -7,13 +7,138 @@ use model::node_class::{AmiFamily, BlockDevice, ConnectionTracking, EbsVolume, N
 use model::resources::EPHEMERAL_STORAGE;
 
 use crate::Cursor;
+use crate::schema::part::{Part, boolean, fields, integer, list, object, one_of_table, text};
 
 const VOLUME_TYPES: [(&str, ()); 7] =
     [("standard", ()), ("io1", ()), ("io2", ()), ("gp2", ()), ("sc1", ()), ("st1", ()), ("gp3", ())];
+const INTERFACE_TYPES: [(&str, bool); 2] = [("interface", false), ("efa-only", true)];
 const MOST_DISKS: usize = 50;
 const MOST_INTERFACES: usize = 150;
 /// Assumed size in bytes of a disk of unknown size (Karpenter AWS: ephemeral storage).
 const UNKNOWN_DISK: i64 = 20 << 30;
+
+/// The schema of `blockDeviceMappings`.
+pub(super) fn disks_schema() -> Part {
+    let disk = object(fields! {
+        /// The device.
+        /// Example: /dev/xvda
+        "deviceName": text(),
+        /// Whether pods' files are stored on this disk; its size is then the node's ephemeral storage.
+        /// Default: false
+        /// Example: true
+        "rootVolume": boolean(),
+        /// The volume; snapshotID or volumeSize is needed.
+        "ebs": volume_schema(),
+    });
+    list(disk).max_items(MOST_DISKS).rule(
+        "self.filter(x, has(x.rootVolume) && x.rootVolume).size() <= 1",
+        "more than one disk has rootVolume: true; at most one may",
+    )
+}
+
+fn volume_schema() -> Part {
+    // At most 59000Gi, 64000G, 58Ti or 64T, in whole numbers without leading zeros.
+    const SIZE: &str = "^(([1-9][0-9]{0,3}|[1-4][0-9]{4}|5[0-8][0-9]{3}|59000)Gi|([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-3][0-9]{3}|64000)G|([1-9]|[1-4][0-9]|5[0-8])Ti|([1-9]|[1-5][0-9]|6[0-4])T)$";
+    object(fields! {
+        /// Whether the volume goes with the machine.
+        /// Default: EC2's
+        /// Example: true
+        "deleteOnTermination": boolean(),
+        /// Whether it is encrypted.
+        /// Default: EC2's
+        /// Example: true
+        "encrypted": boolean(),
+        /// Operations per second.
+        /// Default: EC2's
+        /// Allowed: by volumeType
+        /// Example: 3000
+        "iops": integer("int64"),
+        /// The key that it is encrypted with.
+        /// Default: the account's key
+        /// Example: arn:aws:kms:eu-west-1:123456789012:key/1234
+        "kmsKeyID": text(),
+        /// The snapshot that it starts from.
+        /// Example: snap-0123456789abcdef0
+        "snapshotID": text(),
+        /// MiB per second.
+        /// Default: EC2's
+        /// Allowed: gp3
+        /// Example: 125
+        "throughput": integer("int64"),
+        /// MiB per second at which the snapshot is loaded.
+        /// Default: EC2's
+        /// Allowed: 100 to 300; needs snapshotID
+        /// Example: 200
+        "volumeInitializationRate": integer("int32").between(100, 300),
+        /// Its size.
+        /// Default: the snapshot's
+        /// Allowed: whole Gi to 59000, G to 64000, Ti to 58, T to 64
+        /// Example: 100Gi
+        "volumeSize": text().pattern(SIZE).type_name("Quantity"),
+        /// Its type.
+        /// Default: EC2's
+        /// Example: gp3
+        "volumeType": one_of_table(&VOLUME_TYPES),
+    })
+    .rule("has(self.snapshotID) || has(self.volumeSize)", "snapshotID, volumeSize or both are needed")
+    .rule(
+        "!has(self.volumeInitializationRate) || (has(self.snapshotID) && self.snapshotID != '')",
+        "volumeInitializationRate needs a snapshotID",
+    )
+}
+
+pub(super) fn network_interfaces_schema() -> Part {
+    let interface = object(fields! {
+        /// The card.
+        /// Example: 0
+        "networkCardIndex": integer("int32").at_least(0),
+        /// The device on the card.
+        /// Example: 0
+        "deviceIndex": integer("int32").at_least(0),
+        /// What it is for.
+        /// Example: interface
+        "interfaceType": one_of_table(&INTERFACE_TYPES),
+    });
+    list(interface.required(&["deviceIndex", "interfaceType", "networkCardIndex"]))
+        .max_items(MOST_INTERFACES)
+        .rule(
+            "self.size() == 0 || self.exists(x, x.networkCardIndex == 0 && x.deviceIndex == 0 && x.interfaceType == 'interface')",
+            "one interface must have networkCardIndex 0, deviceIndex 0 and interfaceType interface",
+        )
+        .rule(
+            "self.all(x, self.exists_one(y, x.networkCardIndex == y.networkCardIndex && x.deviceIndex == y.deviceIndex))",
+            "a pair of networkCardIndex and deviceIndex occurs twice",
+        )
+        .rule(
+            "self.all(x, x.interfaceType != 'efa-only' || self.exists_one(y, x.networkCardIndex == y.networkCardIndex && y.interfaceType == 'efa-only'))",
+            "a network card has more than one efa-only interface",
+        )
+}
+
+/// The schema of `connectionTracking`, in seconds.
+pub(super) fn connection_tracking_schema() -> Part {
+    object(fields! {
+        /// Idle TCP connections.
+        /// Default: EC2's
+        /// Allowed: 60 to 432000 seconds
+        /// Example: 3600
+        "tcpEstablishedTimeout": integer("int32").between(60, 432_000),
+        /// UDP flows with several packets.
+        /// Default: EC2's
+        /// Allowed: 60 to 180 seconds
+        /// Example: 120
+        "udpStreamTimeout": integer("int32").between(60, 180),
+        /// UDP flows in one direction or with one request.
+        /// Default: EC2's
+        /// Allowed: 30 to 60 seconds
+        /// Example: 30
+        "udpTimeout": integer("int32").between(30, 60),
+    })
+    .rule(
+        "has(self.tcpEstablishedTimeout) || has(self.udpStreamTimeout) || has(self.udpTimeout)",
+        "at least one of tcpEstablishedTimeout, udpStreamTimeout and udpTimeout is needed",
+    )
+}
 
 /// What `blockDeviceMappings` gives a machine; sizes are in bytes.
 pub(super) struct Storage {
@@ -129,7 +254,7 @@ fn read_interface(at: &Cursor<'_>) -> Option<NetworkInterface> {
     let index =
         |key| at.at(key).required().int_within(0, i64::from(i32::MAX)).and_then(|index| u32::try_from(index).ok());
     let (card, device) = (index("networkCardIndex"), index("deviceIndex"));
-    let efa_only = at.at("interfaceType").required().one_of(&[("interface", false), ("efa-only", true)]);
+    let efa_only = at.at("interfaceType").required().one_of(&INTERFACE_TYPES);
     Some(NetworkInterface { card: card?, device: device?, efa_only: efa_only? })
 }
 

@@ -10,11 +10,175 @@ use model::Text;
 use model::node_class::{AmiTerm, ReservationTerm, ResourceTerm};
 
 use crate::Cursor;
+use crate::schema::part::{Part, fields, list, map, object, one_of_table, text};
 
+const MATCH_CRITERIA: [(&str, ()); 2] = [("open", ()), ("targeted", ())];
 const MOST_TERMS: usize = 30;
 const MOST_TAGS: usize = 20;
 const MOST_ALIAS_CHARACTERS: usize = 30;
 const ALIAS_FAMILIES: [&str; 6] = ["al2", "al2023", "bottlerocket", "windows2019", "windows2022", "windows2025"];
+
+/// The schema of tags of the selected resource; the value `*` matches any value.
+fn tags_schema() -> Part {
+    map(text()).max_entries(MOST_TAGS).rule(
+        "self.all(k, k != '' && self[k] != '')",
+        "a tag of a selector needs a key and a value; the value * means that the tag exists",
+    )
+}
+
+/// `has(x.a) || has(x.b) || …` for each of `fields`.
+fn any_of(fields: &[&str]) -> String {
+    fields.iter().map(|field| format!("has(x.{field})")).collect::<Vec<_>>().join(" || ")
+}
+
+/// Adds the rule that every term has one of the fields `needed`.
+fn each_with(terms: Part, needed: &[&str]) -> Part {
+    terms.rule(format!("self.all(x, {})", any_of(needed)), format!("a term needs one of {}", needed.join(", ")))
+}
+
+/// Adds the rule that at least one term does not combine `alone` with one of `others`.
+fn alone(terms: Part, alone: &str, others: &[&str]) -> Part {
+    terms.rule(
+        format!("self.size() == 0 || !self.all(x, has(x.{alone}) && ({}))", any_of(others)),
+        format!("{alone} excludes the fields {}", others.join(", ")),
+    )
+}
+
+/// The schema of `amiSelectorTerms`.
+pub(super) fn images_schema() -> Part {
+    let term = object(fields! {
+        /// Images that AWS publishes, by family and version. With @latest nodes are replaced whenever AWS publishes.
+        /// Allowed: family@version, at most 30 characters; al2, al2023, bottlerocket, windows2019, windows2022,
+        /// windows2025; Windows only @latest
+        /// Example: al2023@v20250620
+        "alias": alias_schema(),
+        /// Images with all these tags.
+        /// Allowed: at most 20; no empty key or value; the value * means that the tag exists
+        /// Example: {release: stable}
+        "tags": tags_schema(),
+        /// One image.
+        /// Allowed: ami-…; excludes the other fields
+        /// Example: ami-0123456789abcdef0
+        "id": text().pattern("ami-[0-9a-z]+"),
+        /// Images of this name.
+        /// Allowed: * matches any characters
+        /// Example: my-nodes-*
+        "name": text(),
+        /// Whose images.
+        /// Default: self and amazon beside a name
+        /// Allowed: an account id, self or amazon
+        /// Example: self
+        "owner": text(),
+        /// A Systems Manager parameter that holds an image id.
+        /// Example: /golden/eks/image_id
+        "ssmParameter": text(),
+    });
+    let terms = list(term).max_items(MOST_TERMS).with("minItems", 1.into());
+    let mut terms = each_with(terms, &["tags", "id", "name", "alias", "ssmParameter"]);
+    for (own, others) in [("id", ["alias", "tags", "name", "owner"]), ("alias", ["id", "tags", "name", "owner"])] {
+        terms = terms.rule(
+            format!("!self.exists(x, has(x.{own}) && ({}))", any_of(&others)),
+            format!("{own} excludes the fields {}", others.join(", ")),
+        );
+    }
+    terms.rule("self.size() == 1 || !self.exists(x, has(x.alias))", "an alias must be the only term")
+}
+
+/// The schema of `alias` of an image term: `family@version`.
+fn alias_schema() -> Part {
+    text()
+        .max_length(MOST_ALIAS_CHARACTERS)
+        .rule("self.matches('^[a-zA-Z0-9]+@.+$')", "an alias is family@version, such as al2023@latest")
+        .rule(
+            format!("self.split('@')[0] in ['{}']", ALIAS_FAMILIES.join("', '")),
+            format!("there is no such family; allowed, in lower case: {}", ALIAS_FAMILIES.join(", ")),
+        )
+        .rule(
+            "!self.startsWith('windows') || self.find('@.*$') == '@latest'",
+            "of the Windows families only the version latest can be had",
+        )
+}
+
+/// The schema of `subnetSelectorTerms`.
+pub(super) fn subnets_schema() -> Part {
+    let term = object(fields! {
+        /// Subnets with all these tags.
+        /// Allowed: at most 20; no empty key or value; the value * means that the tag exists
+        /// Example: {karpenter.sh/discovery: my-cluster}
+        "tags": tags_schema(),
+        /// One subnet.
+        /// Allowed: subnet-…; excludes tags
+        /// Example: subnet-0123456789abcdef0
+        "id": text().pattern("subnet-[0-9a-z]+"),
+    });
+    let terms = needed(list(term).max_items(MOST_TERMS), "subnetSelectorTerms");
+    alone(each_with(terms, &["tags", "id"]), "id", &["tags"])
+}
+
+/// The schema of `securityGroupSelectorTerms`.
+pub(super) fn security_groups_schema() -> Part {
+    let term = object(fields! {
+        /// Groups with all these tags.
+        /// Allowed: at most 20; no empty key or value; the value * means that the tag exists
+        /// Example: {karpenter.sh/discovery: my-cluster}
+        "tags": tags_schema(),
+        /// One group.
+        /// Allowed: sg-…; excludes tags and name
+        /// Example: sg-0123456789abcdef0
+        "id": text().pattern("sg-[0-9a-z]+"),
+        /// Groups of this name; not the tag Name.
+        /// Allowed: excludes tags and id
+        /// Example: nodes
+        "name": text(),
+    });
+    let terms = needed(list(term).max_items(MOST_TERMS), "securityGroupSelectorTerms");
+    let terms = alone(each_with(terms, &["tags", "id", "name"]), "id", &["tags", "name"]);
+    alone(terms, "name", &["tags", "id"])
+}
+
+fn needed(terms: Part, name: &str) -> Part {
+    terms.rule("self.size() > 0", format!("{name} is empty; it needs at least one term"))
+}
+
+/// The schema of `capacityReservationSelectorTerms`.
+pub(super) fn reservations_schema() -> Part {
+    let term = object(fields! {
+        /// Reservations with all these tags.
+        /// Allowed: at most 20
+        /// Example: {team: ml}
+        "tags": tags_schema(),
+        /// One reservation.
+        /// Allowed: cr-…; excludes the other fields
+        /// Example: cr-0123456789abcdef0
+        "id": text().pattern("^cr-[0-9a-z]+$"),
+        /// The account that owns the reservation.
+        /// Allowed: twelve digits; not alone
+        /// Example: "123456789012"
+        "ownerID": text().pattern("^[0-9]{12}$"),
+        /// Reservations with this criterion.
+        /// Example: targeted
+        "instanceMatchCriteria": one_of_table(&MATCH_CRITERIA),
+    });
+    let terms = each_with(list(term).max_items(MOST_TERMS), &["tags", "id", "instanceMatchCriteria"]);
+    alone(terms, "id", &["tags", "ownerID", "instanceMatchCriteria"])
+}
+
+pub(super) fn placement_group_schema() -> Part {
+    object(fields! {
+        /// Name of the group.
+        /// Example: low-latency
+        "name": text().min_length(1),
+        /// Id of the group.
+        /// Allowed: pg-…
+        /// Example: pg-0123456789abcdef0
+        "id": text().pattern("^pg-[0-9a-z]+$"),
+    })
+    .rule("has(self.name) || has(self.id)", "name or id of the placement group is needed")
+    .rule(
+        "!has(self.name) || !has(self.id)",
+        "name and id of the placement group exclude each other; write one of them",
+    )
+}
 
 /// Validates every selector of `spec`.
 pub(super) fn check(spec: &Cursor<'_>) {
@@ -177,7 +341,7 @@ fn version_form(family: &str) -> &'static str {
 }
 
 fn check_reservation(term: &Cursor<'_>) {
-    let _ = term.at("instanceMatchCriteria").one_of(&[("open", ()), ("targeted", ())]);
+    let _ = term.at("instanceMatchCriteria").one_of(&MATCH_CRITERIA);
     let owner_at = term.at("ownerID");
     if let Some(owner) = owner_at.str().filter(|owner| owner.len() != 12 || !owner.bytes().all(|b| b.is_ascii_digit()))
     {

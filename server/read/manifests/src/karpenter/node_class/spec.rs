@@ -1,15 +1,168 @@
 //! Fields of `spec` that only launches need, and `spec` as a whole.
 
 use model::node_class::{AmiFamily, BlockDevice, InstanceIdentity, MetadataOptions, NodeClassSettings, NodeClassSpec};
+use serde_json::json;
 
 use super::{devices, kubelet, selectors};
 use crate::Cursor;
+use crate::schema::part::{Entry, Part, boolean, fields, integer, map, object, one_of, one_of_table, text};
 
 /// Tags that the system sets, and that users may not set.
 const OWN_TAGS: [&str; 4] =
     ["eks:eks-cluster-name", "karpenter.sh/nodepool", "karpenter.sh/nodeclaim", "karpenter.k8s.aws/ec2nodeclass"];
 /// The values of a field that is on or off.
 pub(super) const SWITCH: [(&str, bool); 2] = [("enabled", true), ("disabled", false)];
+/// The values of `instanceStorePolicy`.
+pub(super) const STORE_POLICIES: [(&str, bool); 1] = [("RAID0", true)];
+/// The values of `httpTokens`.
+const TOKENS: [(&str, bool); 2] = [("required", true), ("optional", false)];
+
+pub(super) fn schema() -> Part {
+    object(selection_fields().into_iter().chain(configuration_fields()).collect())
+        .required(&["amiSelectorTerms", "securityGroupSelectorTerms", "subnetSelectorTerms"])
+        .rule("has(self.role) != has(self.instanceProfile)", "exactly one of role and instanceProfile is needed")
+        .rule(
+            "!has(self.amiFamily) || self.amiFamily == 'Custom' || self.amiSelectorTerms.all(x, !has(x.alias) || x.alias.find('^[^@]+') == self.amiFamily.lowerAscii())",
+            "amiFamily and the alias in amiSelectorTerms name different families; beside an alias amiFamily is its family or Custom",
+        )
+        .rule(
+            "has(self.amiFamily) || self.amiSelectorTerms.exists(x, has(x.alias))",
+            "amiFamily is needed when amiSelectorTerms has no alias",
+        )
+}
+
+/// What the account has: images, subnets, security groups, reservations and the identity.
+fn selection_fields() -> Vec<Entry> {
+    let filled = |what: &str| text().rule("self != ''", format!("{what} is empty; write its name or leave it out"));
+    fields! {
+        /// How the machine is started: the form of its user data, its default disks, what kubelet reserves. Required
+        /// without an alias.
+        /// Default: the alias's family, else Custom
+        /// Allowed: AL2, AL2023, Bottlerocket, Custom, Windows2019, Windows2022, Windows2025; beside an alias: its
+        /// family or Custom
+        /// Example: AL2023
+        "amiFamily": one_of(&AmiFamily::ALL.map(AmiFamily::as_str)),
+        /// Which images are used: those that match any term. Required.
+        /// Allowed: 1 to 30; an alias must be the only term
+        "amiSelectorTerms": selectors::images_schema(),
+        /// Which subnets machines are started in: those that match any term. Required.
+        /// Allowed: 1 to 30; each with tags or id
+        "subnetSelectorTerms": selectors::subnets_schema(),
+        /// Which security groups machines get: those that match any term. Required.
+        /// Allowed: 1 to 30; each with tags, id or name
+        "securityGroupSelectorTerms": selectors::security_groups_schema(),
+        /// Capacity reservations that are used before on-demand and spot capacity.
+        /// Default: none
+        /// Allowed: at most 30; each with tags, id or instanceMatchCriteria
+        "capacityReservationSelectorTerms": selectors::reservations_schema(),
+        /// The placement group that machines are started in.
+        /// Default: none
+        /// Allowed: exactly one of name and id
+        "placementGroupSelector": selectors::placement_group_schema(),
+        /// The IAM role of the nodes; an instance profile is made for it.
+        /// Allowed: exactly one of role and instanceProfile
+        /// Example: KarpenterNodeRole-my-cluster
+        "role": filled("role"),
+        /// An instance profile that exists already.
+        /// Allowed: exactly one of role and instanceProfile
+        /// Example: eks-nodes
+        "instanceProfile": filled("instanceProfile"),
+    }
+}
+
+/// How the machine is configured.
+fn configuration_fields() -> Vec<Entry> {
+    fields! {
+        /// Whether machines get a public address.
+        /// Default: the subnet decides
+        /// Example: false
+        "associatePublicIPAddress": boolean(),
+        /// Address prefixes given to each network interface at start.
+        /// Default: none
+        /// Example: 1
+        "ipPrefixCount": integer("int32").at_least(0),
+        /// Given to the machine at start, merged with what the family needs.
+        /// Allowed: at most 16 KB after merging
+        /// Example: |
+        ///   #!/bin/bash
+        ///   echo ready
+        "userData": text(),
+        /// Tags on machines, disks and everything else that is made for them.
+        /// Allowed: no empty key; not kubernetes.io/cluster*, karpenter.sh/nodepool, karpenter.sh/nodeclaim,
+        /// karpenter.k8s.aws/ec2nodeclass, eks:eks-cluster-name
+        /// Example: {team: platform}
+        "tags": tags_schema(),
+        /// Whether CloudWatch gets figures every minute.
+        /// Default: false
+        /// Example: true
+        "detailedMonitoring": boolean(),
+        /// A field of EC2 Fleet that AWS reserves for itself.
+        "context": text(),
+        /// How the machine's metadata service can be reached.
+        "metadataOptions": metadata_options_schema(),
+        /// Settings of the kubelet; they also decide how much of a machine pods can use.
+        "kubelet": kubelet::schema(),
+        /// The machine's disks.
+        /// Default: AL2, AL2023: /dev/xvda 20Gi; Bottlerocket: /dev/xvda 4Gi and /dev/xvdb 20Gi; Windows: /dev/sda1
+        /// 50Gi; Custom: none; all gp3, encrypted
+        /// Allowed: at most 50; at most one with rootVolume
+        "blockDeviceMappings": devices::disks_schema(),
+        /// RAID0 joins all local NVMe disks and puts pods' files there; their size is then the ephemeral storage.
+        /// Default: disks are unchanged
+        /// Example: RAID0
+        "instanceStorePolicy": one_of_table(&STORE_POLICIES),
+        /// Network interfaces at start.
+        /// Default: by the machine
+        /// Allowed: at most 150; one of card 0, device 0, type interface; each (card, device) once; at most one
+        /// efa-only per card
+        "networkInterfaces": devices::network_interfaces_schema(),
+        /// How long idle connections are remembered by security groups.
+        /// Default: EC2's
+        /// Allowed: at least one field; Nitro machines only
+        "connectionTracking": devices::connection_tracking_schema(),
+        /// Options of the CPU.
+        "cpuOptions": object(fields! {
+            /// Whether virtual machines can run inside; only machines that can are used.
+            /// Default: disabled
+            /// Example: enabled
+            "nestedVirtualization": one_of_table(&SWITCH),
+        }),
+    }
+}
+
+/// Tags of all created resources; users cannot set the tags of the system.
+fn tags_schema() -> Part {
+    let mut tags = map(text()).rule("self.all(k, k != '')", "a tag needs a key");
+    for own in OWN_TAGS {
+        tags =
+            tags.rule(format!("!('{own}' in self)"), format!("the tag {own} is set by the system itself; remove it"));
+    }
+    tags.rule(
+        "self.all(k, !k.startsWith('kubernetes.io/cluster'))",
+        "tags that begin with kubernetes.io/cluster are set by the system itself; remove them",
+    )
+}
+
+fn metadata_options_schema() -> Part {
+    let defaults = json!({
+        "httpEndpoint": "enabled", "httpProtocolIPv6": "disabled", "httpPutResponseHopLimit": 1, "httpTokens": "required",
+    });
+    object(fields! {
+        /// Whether the service answers at all.
+        /// Example: enabled
+        "httpEndpoint": one_of_table(&SWITCH).default_value(json!("enabled")),
+        /// Whether it answers over IPv6.
+        /// Example: disabled
+        "httpProtocolIPv6": one_of_table(&SWITCH).default_value(json!("disabled")),
+        /// Maximum number of network hops of a response; 1 prevents access from pods, 2 allows it.
+        /// Example: 1
+        "httpPutResponseHopLimit": integer("int64").between(1, 64).default_value(json!(1)),
+        /// Whether a session token is needed; optional is the weak old way.
+        /// Example: required
+        "httpTokens": one_of_table(&TOKENS).default_value(json!("required")),
+    })
+    .default_value(defaults)
+}
 
 /// Reads and validates `spec`, of which `settings` and `block_devices` have been read.
 pub(super) fn read(spec: &Cursor<'_>, settings: &NodeClassSettings, block_devices: Vec<BlockDevice>) -> NodeClassSpec {
@@ -135,7 +288,7 @@ fn read_count(at: &Cursor<'_>) -> Option<i32> {
 /// `metadataOptions`; a field that is absent has the default of the CustomResourceDefinition.
 fn read_metadata_options(at: &Cursor<'_>) -> MetadataOptions {
     let default = MetadataOptions::default();
-    let tokens = at.at("httpTokens").one_of(&[("required", true), ("optional", false)]);
+    let tokens = at.at("httpTokens").one_of(&TOKENS);
     let hops = at.at("httpPutResponseHopLimit").int_within(1, 64).and_then(|hops| i32::try_from(hops).ok());
     MetadataOptions {
         http_endpoint: at.at("httpEndpoint").one_of(&SWITCH).unwrap_or(default.http_endpoint),

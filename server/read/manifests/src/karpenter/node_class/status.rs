@@ -4,8 +4,92 @@ use model::node_class::{
     ImageEntry, NodeClassStatus, ReservationEntry, ReservationStatus, SecurityGroupEntry, SubnetEntry, SubnetZone,
 };
 use model::{InstanceTypeName, Operator, Requirement, Requirements, Text, Zone};
+use serde_json::json;
 
 use crate::Cursor;
+use crate::karpenter::conditions;
+use crate::schema::part::{Part, atomic, boolean, fields, list, moment, object, one_of, text};
+
+/// The schema of `status`. Its conditions are an atomic list: a writer replaces the whole list.
+pub(super) fn schema() -> Part {
+    let subnet = object(fields! {
+        /// Id of the subnet.
+        "id": text(),
+        /// Name of its zone, such as eu-west-1a.
+        "zone": text(),
+        /// Id of its zone, the same in every account, such as euw1-az1.
+        "zoneID": text(),
+    });
+    let group = object(fields! {
+        /// Id of the group.
+        "id": text(),
+        /// Name of the group.
+        "name": text(),
+    });
+    object(fields! {
+        /// Subnets found. They bound the zones of new nodes.
+        "subnets": list(subnet.required(&["id", "zone"])),
+        /// Security groups found.
+        "securityGroups": list(group.required(&["id"])),
+        /// Capacity reservations found.
+        "capacityReservations": list(reservation_schema()),
+        /// Images found, the preferred one first.
+        "amis": list(image_schema()),
+        /// The instance profile in use.
+        "instanceProfile": text(),
+        /// AMIsReady, SubnetsReady, SecurityGroupsReady, InstanceProfileReady, ValidationSucceeded, Ready and others.
+        /// A class whose Ready is not True bars its pools.
+        "conditions": conditions::schema(false),
+    })
+}
+
+fn reservation_schema() -> Part {
+    object(fields! {
+        /// Id of the reservation.
+        "id": text().pattern("^cr-[0-9a-z]+$"),
+        /// The instance type that is reserved.
+        "instanceType": text(),
+        /// The zone in which it is reserved.
+        "availabilityZone": text(),
+        /// The account that owns the reservation.
+        "ownerID": text().pattern("^[0-9]{12}$"),
+        /// When it ends; absent when it ends by hand.
+        /// Allowed:
+        "endTime": moment(),
+        /// Whether any machine that fits uses it, or only one that names it.
+        "instanceMatchCriteria": one_of(&["open", "targeted"]),
+        /// Whether its owner may take machines back.
+        "interruptible": boolean(),
+        /// Whether it is open-ended or a capacity block for a fixed time.
+        "reservationType": one_of(&["default", "capacity-block"]).default_value(json!("default")),
+        /// Whether machines may still be started in it; a block is expiring in its last 40 minutes.
+        "state": one_of(&["active", "expiring"]).default_value(json!("active")),
+    })
+    .required(&["availabilityZone", "id", "instanceMatchCriteria", "instanceType", "ownerID"])
+}
+
+fn image_schema() -> Part {
+    let requirement = object(fields! {
+        /// The node label that is constrained.
+        "key": text(),
+        /// How the label is compared.
+        "operator": text(),
+        /// What the label is compared with.
+        "values": atomic(text()),
+    });
+    object(fields! {
+        /// Id of the image.
+        "id": text(),
+        /// Name of the image.
+        "name": text(),
+        /// Whether its owner has deprecated it.
+        /// Default: false
+        "deprecated": boolean(),
+        /// Which machines boot from it: all conditions hold.
+        "requirements": list(requirement.required(&["key", "operator"])),
+    })
+    .required(&["id", "requirements"])
+}
 
 /// Reads `status` at `at`.
 pub(super) fn read(at: &Cursor<'_>) -> NodeClassStatus {
