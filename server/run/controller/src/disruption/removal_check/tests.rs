@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
+use crate::cluster_controller::ClusterController;
 use crate::{Decision, DisruptionSettings, Effect, RegionState, Settings};
 use cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
 use cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation, PodBudgetRecord, Target};
