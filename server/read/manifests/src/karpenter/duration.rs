@@ -8,7 +8,7 @@ use crate::Cursor;
 use crate::schema::part::{Part, text};
 
 /// Karpenter's default of `expireAfter`: 720h.
-const DEFAULT_EXPIRY: Option<Millis> = Some(Millis::from_hours(720));
+pub const DEFAULT_EXPIRY: Option<Millis> = Some(Millis::from_hours(720));
 
 /// The allowed format, for messages.
 pub const ALLOWED: &str = "whole numbers with s, m or h, such as 90s or 1h30m";

@@ -185,7 +185,7 @@ fn drift_facts(claim: &v1::NodeClaimRecord, texts: &mut TextPool) -> ClaimDriftF
 
 /// An expiry as written. One that cannot be read is none: no node is removed for it.
 fn expire_after(text: &str) -> Option<Millis> {
-    if text.is_empty() { duration::DEFAULT_EXPIRY.finite() } else { duration::parse(text) }
+    if text.is_empty() { duration::DEFAULT_EXPIRY } else { duration::parse(text) }
 }
 
 pub(super) fn namespace(namespace: &v1::NamespaceRecord) -> NamespaceRecord {
