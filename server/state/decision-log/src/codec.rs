@@ -251,25 +251,20 @@ fn get_all<T: Codec, C: FromIterator<T>>(from: &mut Reader<'_>) -> Result<C, Dec
     (0..count).map(|_| T::get(from)).collect()
 }
 
-impl<T: Codec> Codec for Vec<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_all(self.iter(), out);
-    }
+macro_rules! lists {
+    ($($list:ty: $bound:ident $(+ $more:ident)?),*) => { $(
+        impl<T: $bound $(+ $more)?> Codec for $list {
+            fn put(&self, out: &mut Vec<u8>) {
+                put_all(self.iter(), out);
+            }
 
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        get_all(from)
-    }
+            fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                get_all(from)
+            }
+        }
+    )* };
 }
-
-impl<T: Codec> Codec for Arc<[T]> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_all(self.iter(), out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        get_all(from)
-    }
-}
+lists!(Vec<T>: Codec, Arc<[T]>: Codec, BTreeSet<T>: Codec + Ord);
 
 impl<T: Codec> Codec for Arc<T> {
     fn put(&self, out: &mut Vec<u8>) {
@@ -278,16 +273,6 @@ impl<T: Codec> Codec for Arc<T> {
 
     fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         T::get(from).map(Self::new)
-    }
-}
-
-impl<T: Codec + Ord> Codec for BTreeSet<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_all(self.iter(), out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        get_all(from)
     }
 }
 

@@ -18,7 +18,7 @@ use model::disruption_plan::DisruptionPlanSettings;
 use model::input::{PlanningInput, Policy};
 use model::offering::SharedCatalogue;
 use model::running::RunningCluster;
-use model::{BoundPod, Catalogue, DaemonSet, Labels, Node, NodePool, OptInRules, Pod, Text, Timestamp};
+use model::{BoundPod, Catalogue, DaemonSet, Labels, NodePool, Pod, Text, Timestamp};
 
 use super::codec::{Codec, DecodeError, FORM, Reader};
 use super::content;
@@ -114,7 +114,7 @@ pub(super) fn write(
     input.pods.iter().for_each(|pod| writer.pod(pod, &keys));
     let mut running = disruption.into_iter().flat_map(|request| &request.running.nodes).peekable();
     for (at, node) in (0..).zip(&input.nodes) {
-        writer.node(node);
+        writer.begin(tag::NODE, |out| node.put(out));
         node.pods.iter().for_each(|pod| writer.bound(pod, &keys));
         while let Some(of_node) = running.next_if(|running| running.node == at) {
             writer.running_node(of_node, &keys);
@@ -187,34 +187,6 @@ impl RecordWriter {
         self.begin(tag::POD, |out| keys.put_pod(pod, out));
     }
 
-    fn node(&mut self, node: &Node) {
-        let Node {
-            name,
-            pool,
-            labels,
-            taints,
-            unschedulable,
-            allocatable,
-            capacity,
-            stage,
-            pods: _,
-            attach_limits,
-            created,
-        } = node;
-        self.begin(tag::NODE, |out| {
-            name.put(out);
-            pool.put(out);
-            labels.put(out);
-            taints.put(out);
-            unschedulable.put(out);
-            allocatable.put(out);
-            capacity.put(out);
-            stage.put(out);
-            attach_limits.put(out);
-            created.put(out);
-        });
-    }
-
     fn bound(&mut self, pod: &BoundPod, keys: &RecordKeys) {
         let BoundPod { namespace, name, shape, labels, volumes, daemon, terminating, leaving } = pod;
         self.begin(tag::BOUND, |out| {
@@ -230,37 +202,11 @@ impl RecordWriter {
     }
 
     fn pool(&mut self, pool: &NodePool, reference: &CatalogueRef) {
-        // Destructured, so that a new field does not compile until it is encoded.
-        let NodePool {
-            name,
-            node_class,
-            weight,
-            labels,
-            taints,
-            startup_taints,
-            requirements,
-            limits,
-            replicas,
-            not_ready,
-            unhealthy,
-            catalogue: _,
-            rules,
-        } = pool;
         self.begin(tag::POOL, |out| {
-            name.put(out);
-            node_class.put(out);
-            weight.put(out);
-            labels.put(out);
-            taints.put(out);
-            startup_taints.put(out);
-            requirements.put(out);
-            limits.put(out);
-            replicas.put(out);
-            not_ready.put(out);
-            unhealthy.put(out);
+            pool.put(out);
             reference.hash.0.put(out);
             reference.missing.put(out);
-            rules.put(out);
+            pool.rules.put(out);
         });
     }
 
@@ -352,7 +298,7 @@ impl RecordReader<'_> {
             tag::LABELS => self.entry(tag, record, |input| &mut input.label_sets, from)?,
             tag::VOLUMES => self.entry(tag, record, |input| &mut input.volume_sets, from)?,
             tag::POD => self.pod(from)?,
-            tag::NODE => self.node(from)?,
+            tag::NODE => self.input.nodes.push(Codec::get(from)?),
             tag::BOUND => self.bound(from)?,
             tag::POOL => self.pool(from)?,
             tag::DAEMON => self.daemon(from)?,
@@ -408,24 +354,6 @@ impl RecordReader<'_> {
         })
     }
 
-    fn node(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        let node = Node {
-            name: Codec::get(from)?,
-            pool: Codec::get(from)?,
-            labels: Codec::get(from)?,
-            taints: Codec::get(from)?,
-            unschedulable: Codec::get(from)?,
-            allocatable: Codec::get(from)?,
-            capacity: Codec::get(from)?,
-            stage: Codec::get(from)?,
-            pods: Vec::new(),
-            attach_limits: Codec::get(from)?,
-            created: Codec::get(from)?,
-        };
-        self.input.nodes.push(node);
-        Ok(())
-    }
-
     fn bound(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let pod = BoundPod {
             namespace: Codec::get(from)?,
@@ -471,21 +399,7 @@ impl RecordReader<'_> {
 
 /// Decodes a pool without its catalogue, and its catalogue reference.
 fn pool(from: &mut Reader<'_>) -> Result<(NodePool, CatalogueRef), DecodeError> {
-    let mut pool = NodePool {
-        name: Codec::get(from)?,
-        node_class: Codec::get(from)?,
-        weight: Codec::get(from)?,
-        labels: Codec::get(from)?,
-        taints: Codec::get(from)?,
-        startup_taints: Codec::get(from)?,
-        requirements: Codec::get(from)?,
-        limits: Codec::get(from)?,
-        replicas: Codec::get(from)?,
-        not_ready: Codec::get(from)?,
-        unhealthy: Codec::get(from)?,
-        catalogue: SharedCatalogue::default(),
-        rules: OptInRules::default(),
-    };
+    let mut pool = NodePool::get(from)?;
     let reference = CatalogueRef { hash: BlobHash(Codec::get(from)?), missing: Codec::get(from)? };
     pool.rules = Codec::get(from)?;
     Ok((pool, reference))

@@ -8,10 +8,10 @@ use model::disruption_policy::{
     Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
 };
 use model::removal::{DoNotDisrupt, PodBudget, RemovalPod, RemovalReason};
-use model::running::{Consolidatable, RecentMove, RunningClaim, RunningDrift, UnhealthyNode};
+use model::running::{Consolidatable, RecentMove, RunningClaim, RunningDrift, RunningNode, UnhealthyNode};
 use model::{ClaimName, Cron, Millis, PodKey, Text, TimeZone, Timestamp};
 
-use super::model::{fieldless_enums, fields, names};
+use super::model::{converted, fieldless_enums, fields, names};
 use super::{Codec, DecodeError, Reader};
 
 names! { ClaimName }
@@ -34,6 +34,9 @@ fieldless_enums! {
 
 fields! {
     PodKey { namespace, name }
+    PodBudget { allowed, evicts_unhealthy_always }
+    // The node is the record before, and the pods are records of their own.
+    RunningNode { price, do_not_disrupt, claim, recent_move } - { node: 0, pods: Vec::new() }
     RunningClaim { name, ready, consolidatable, expires, drift, unhealthy, termination_grace_period }
     RunningDrift { reason, since }
     UnhealthyNode { condition, repair_from, do_not_repair }
@@ -56,14 +59,16 @@ fields! {
     Block { code, object, message }
 }
 
-impl Codec for Cron {
-    fn put(&self, out: &mut Vec<u8>) {
-        CronParts::from(*self).put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        CronParts::get(from).map(Self::from)
-    }
+converted! {
+    Cron as CronParts: |cron| (*cron).into(), Cron::from;
+    DoNotDisrupt as Option<Millis>: |of| match of {
+        DoNotDisrupt::Always => None,
+        DoNotDisrupt::For(time) => Some(*time),
+    }, |time| time.map_or(DoNotDisrupt::Always, DoNotDisrupt::For);
+    Consolidatable as Option<Timestamp>: |of| match of {
+        Consolidatable::Never => None,
+        Consolidatable::From(from) => Some(*from),
+    }, |from| from.map_or(Consolidatable::Never, Consolidatable::From);
 }
 
 /// Encodes a time zone as its name; its rules are those of the program that reads it.
@@ -78,19 +83,6 @@ impl Codec for TimeZone {
             return Ok(Self::UTC);
         }
         Self::named(&name).ok_or(DecodeError("a time zone that this program knows"))
-    }
-}
-
-impl Codec for PodBudget {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Self { allowed, evicts_unhealthy_always } = self;
-        (*allowed as u64).put(out);
-        evicts_unhealthy_always.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let allowed = usize::try_from(u64::get(from)?).map_err(|_| DecodeError("a small integer"))?;
-        Ok(Self { allowed, evicts_unhealthy_always: Codec::get(from)? })
     }
 }
 
@@ -112,33 +104,5 @@ impl Codec for BudgetLimit {
             (2, 0) => Ok(Self::Unreadable),
             _ => Err(DecodeError("the limit of a budget")),
         }
-    }
-}
-
-impl Codec for DoNotDisrupt {
-    fn put(&self, out: &mut Vec<u8>) {
-        let time = match self {
-            Self::Always => None,
-            Self::For(time) => Some(*time),
-        };
-        time.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Option::<Millis>::get(from)?.map_or(Self::Always, Self::For))
-    }
-}
-
-impl Codec for Consolidatable {
-    fn put(&self, out: &mut Vec<u8>) {
-        let from = match self {
-            Self::Never => None,
-            Self::From(from) => Some(*from),
-        };
-        from.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Option::<Timestamp>::get(from)?.map_or(Self::Never, Self::From))
     }
 }

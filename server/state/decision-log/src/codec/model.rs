@@ -3,27 +3,72 @@
 use std::collections::BTreeMap;
 
 use model::input::{MinValuesPolicy, Policy, PreferencePolicy};
+use model::offering::SharedCatalogue;
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode, Unschedulable};
 use model::{
     Burstable, CapacityType, Catalogue, Effect, HostPort, InstanceType, InstanceTypeName, LabelSelector, MicroUsd,
-    Millis, NodeName, NodeSelectorTerm, NodeStage, NotReady, Offering, OptInRules, PodAffinityTerm, PodShape, PoolName,
-    Requirement, RequirementParts, Requirements, Reservation, Resources, SelectorOperator, SelectorTerm,
-    SpreadConstraint, Taint, Text, Timestamp, Toleration, TolerationOperator, VolumeAlternatives, Weighted, Zone,
+    Millis, Node, NodeName, NodePool, NodeSelectorTerm, NodeStage, NotReady, Offering, OptInRules, PodAffinityTerm,
+    PodShape, PoolName, Requirement, RequirementParts, Requirements, Reservation, Resources, SelectorOperator,
+    SelectorTerm, SpreadConstraint, Taint, Text, Timestamp, Toleration, TolerationOperator, VolumeAlternatives,
+    Weighted, Zone,
 };
 
 use super::{Codec, DecodeError, Reader};
 
-/// Encodes a struct as its fields, in this order.
+/// Encodes a struct as its fields, in this order. Those after the minus sign are encoded elsewhere, and decoded as what
+/// follows them.
 macro_rules! fields {
-    ($($name:ident { $($field:ident),* $(,)? })*) => { $(
+    ($($name:ident { $($field:ident),* $(,)? } $(- { $($left:ident: $value:expr),* $(,)? })?)*) => { $(
         impl Codec for $name {
             fn put(&self, out: &mut Vec<u8>) {
-                let Self { $($field),* } = self;
+                let Self { $($field,)* $($($left: _,)*)? } = self;
                 $($field.put(out);)*
             }
 
             fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-                Ok(Self { $($field: Codec::get(from)?),* })
+                Ok(Self { $($field: Codec::get(from)?,)* $($($left: $value,)*)? })
+            }
+        }
+    )* };
+}
+
+/// Encodes a struct that ends its blob or record as its fields, in this order, and then what later releases added: each
+/// addition unless it and all after it have these values, which those have that are not there.
+macro_rules! extended_fields {
+    ($($name:ident { $($field:ident),* $(,)? } $(+ { $($added:ident: $absent:expr),* $(,)? })*)*) => { $(
+        impl Codec for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                let Self { $($field,)* $($($added,)*)* } = self;
+                $($field.put(out);)*
+                let is_set = [$($($added.ne(&$absent))||*),*];
+                let mut written = 0..is_set.iter().rposition(|is_set| *is_set).map_or(0, |last| last + 1);
+                $(if written.next().is_some() {
+                    $($added.put(out);)*
+                })*
+            }
+
+            fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                let mut value = Self { $($field: Codec::get(from)?,)* $($($added: $absent,)*)* };
+                $(if !from.is_empty() {
+                    $(value.$added = Codec::get(from)?;)*
+                })*
+                Ok(value)
+            }
+        }
+    )* };
+}
+
+/// Encodes a type as another one.
+macro_rules! converted {
+    ($($name:ident as $other:ty: $to:expr, $back:expr;)*) => { $(
+        impl Codec for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                let to: fn(&Self) -> $other = $to;
+                to(self).put(out);
+            }
+
+            fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                <$other as Codec>::get(from).map($back)
             }
         }
     )* };
@@ -63,7 +108,7 @@ macro_rules! fieldless_enums {
     )* };
 }
 
-pub(super) use {fieldless_enums, fields, names};
+pub(super) use {converted, fieldless_enums, fields, names};
 
 names! { InstanceTypeName, NodeName, PoolName, Zone }
 
@@ -104,103 +149,44 @@ fields! {
     Plan { nodes, static_nodes, placements, unschedulable, order }
     Reason { pool, code, message }
     Unschedulable { pod, reasons, fits_if }
+    // The costs follow with the credits of the nodes.
+    PlanReport { unschedulable, new_cost, lower_bound, notes, search_steps } - { realised_cost: None, first_cost: None }
+    // The credits follow the report of a plan.
+    PlannedNode {
+        name, pool, capacity_type, zones, types, price, reservation, pods, labels, taints, requests,
+    } - { credits: MicroUsd(0) }
+    // The baselines of burstable types follow all types of a catalogue.
+    InstanceType { name, labels, capacity, allocatable, exotic, offerings } - { burstable: None }
+    // The availability changes with every refusal and is in the record of the pool, so that the catalogue keeps its hash; the
+    // price of the catalogue follows all types.
+    Offering { zone, capacity_type, price, estimated, reservation, labels } - { catalogue_price: None, available: true }
+    // The pods are records of their own.
+    Node {
+        name, pool, labels, taints, unschedulable, allocatable, capacity, stage, attach_limits, created,
+    } - { pods: Vec::new() }
+    // The reference to the catalogue follows, and then the rules.
+    NodePool {
+        name, node_class, weight, labels, taints, startup_taints, requirements, limits, replicas, not_ready, unhealthy,
+    } - { catalogue: SharedCatalogue::default(), rules: OptInRules::default() }
 }
 
-/// Encodes everything but the realised cost and the cost of the first packing, which follow with the
-/// credits of the nodes.
-impl Codec for PlanReport {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Self { unschedulable, new_cost, lower_bound, realised_cost: _, first_cost: _, notes, search_steps } = self;
-        unschedulable.put(out);
-        new_cost.put(out);
-        lower_bound.put(out);
-        notes.put(out);
-        search_steps.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (unschedulable, new_cost, lower_bound) = (Codec::get(from)?, Codec::get(from)?, Codec::get(from)?);
-        let (notes, search_steps) = (Codec::get(from)?, Codec::get(from)?);
-        Ok(Self { unschedulable, new_cost, lower_bound, realised_cost: None, first_cost: None, notes, search_steps })
-    }
+extended_fields! {
+    OptInRules {
+        zone_balance, safe_architectures, spot_fallback_after, max_price_per_vcpu, max_node_price, spot_max_percent,
+        on_demand_min_nodes, max_node_vcpu, min_nodes,
+    } + { ignores_credits: false, node_overhead: None }
+    Policy { preferences, min_values, well_known_labels, search_steps, seed }
+        + { step_limit: 0, preferred_terms: 0 } + { nominations: false }
 }
 
-/// The rules are the end of a pool's record, so newer fields are appended, and absent in older
-/// records: those had neither.
-impl Codec for OptInRules {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Self {
-            zone_balance,
-            safe_architectures,
-            spot_fallback_after,
-            max_price_per_vcpu,
-            max_node_price,
-            spot_max_percent,
-            on_demand_min_nodes,
-            max_node_vcpu,
-            min_nodes,
-            ignores_credits,
-            node_overhead,
-        } = self;
-        zone_balance.put(out);
-        safe_architectures.put(out);
-        spot_fallback_after.put(out);
-        max_price_per_vcpu.put(out);
-        max_node_price.put(out);
-        spot_max_percent.put(out);
-        on_demand_min_nodes.put(out);
-        max_node_vcpu.put(out);
-        min_nodes.put(out);
-        if (*ignores_credits, *node_overhead) != (false, None) {
-            ignores_credits.put(out);
-            node_overhead.put(out);
-        }
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let mut rules = Self {
-            zone_balance: Codec::get(from)?,
-            safe_architectures: Codec::get(from)?,
-            spot_fallback_after: Codec::get(from)?,
-            max_price_per_vcpu: Codec::get(from)?,
-            max_node_price: Codec::get(from)?,
-            spot_max_percent: Codec::get(from)?,
-            on_demand_min_nodes: Codec::get(from)?,
-            max_node_vcpu: Codec::get(from)?,
-            min_nodes: Codec::get(from)?,
-            ignores_credits: false,
-            node_overhead: None,
-        };
-        if !from.is_empty() {
-            (rules.ignores_credits, rules.node_overhead) = (Codec::get(from)?, Codec::get(from)?);
-        }
-        Ok(rules)
-    }
-}
-
-/// Encodes everything but the baseline of burstable types, which follows all types of a catalogue.
-impl Codec for InstanceType {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Self { name, labels, capacity, allocatable, exotic, burstable: _, offerings } = self;
-        name.put(out);
-        labels.put(out);
-        capacity.put(out);
-        allocatable.put(out);
-        exotic.put(out);
-        offerings.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            name: Codec::get(from)?,
-            labels: Codec::get(from)?,
-            capacity: Codec::get(from)?,
-            allocatable: Codec::get(from)?,
-            exotic: Codec::get(from)?,
-            burstable: None,
-            offerings: Codec::get(from)?,
-        })
-    }
+converted! {
+    MicroUsd as i64: |price| price.0, MicroUsd;
+    Millis as i64: |time| time.get(), Millis::new;
+    Timestamp as i64: |time| time.as_millis(), Timestamp::from_millis;
+    Resources as BTreeMap<Text, i64>:
+        |all| all.iter().map(|(name, amount)| (name.clone(), amount)).collect(), |all| all.into_iter().collect();
+    Requirement as RequirementParts: |requirement| requirement.clone().into(), Requirement::from;
+    Requirements as Vec<Requirement>: |all| all.iter().cloned().collect(), |all| all.into_iter().collect();
 }
 
 /// A catalogue is a blob of its own, so the burstable types are appended, and absent in older blobs: credits were not
@@ -236,54 +222,6 @@ impl Codec for Catalogue {
     }
 }
 
-/// Encodes everything but the credits, which follow the report of a plan.
-impl Codec for PlannedNode {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Self {
-            name,
-            pool,
-            capacity_type,
-            zones,
-            types,
-            price,
-            credits: _,
-            reservation,
-            pods,
-            labels,
-            taints,
-            requests,
-        } = self;
-        name.put(out);
-        pool.put(out);
-        capacity_type.put(out);
-        zones.put(out);
-        types.put(out);
-        price.put(out);
-        reservation.put(out);
-        pods.put(out);
-        labels.put(out);
-        taints.put(out);
-        requests.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            name: Codec::get(from)?,
-            pool: Codec::get(from)?,
-            capacity_type: Codec::get(from)?,
-            zones: Codec::get(from)?,
-            types: Codec::get(from)?,
-            price: Codec::get(from)?,
-            credits: MicroUsd(0),
-            reservation: Codec::get(from)?,
-            pods: Codec::get(from)?,
-            labels: Codec::get(from)?,
-            taints: Codec::get(from)?,
-            requests: Codec::get(from)?,
-        })
-    }
-}
-
 /// Encodes the credits of the nodes of `plan`.
 pub(crate) fn put_credits(plan: &Plan, bytes: &mut Vec<u8>) {
     let credits = |nodes: &[PlannedNode]| nodes.iter().map(|node| node.credits).collect::<Vec<_>>();
@@ -300,53 +238,6 @@ pub(crate) fn get_credits(plan: &mut Plan, from: &mut Reader<'_>) -> Result<(), 
     Ok(())
 }
 
-/// A policy is a blob of its own, so newer fields are appended, and absent in older blobs: those
-/// had no such bounds, and no nominations.
-impl Codec for Policy {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Self {
-            preferences,
-            min_values,
-            well_known_labels,
-            search_steps,
-            seed,
-            step_limit,
-            nominations,
-            preferred_terms,
-        } = self;
-        preferences.put(out);
-        min_values.put(out);
-        well_known_labels.put(out);
-        search_steps.put(out);
-        seed.put(out);
-        if (*step_limit, *preferred_terms, *nominations) != (0, 0, false) {
-            step_limit.put(out);
-            preferred_terms.put(out);
-        }
-        if *nominations {
-            nominations.put(out);
-        }
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (preferences, min_values) = (Codec::get(from)?, Codec::get(from)?);
-        let (well_known_labels, search_steps, seed) = (Codec::get(from)?, Codec::get(from)?, Codec::get(from)?);
-        let (step_limit, preferred_terms) =
-            if from.is_empty() { (0, 0) } else { (Codec::get(from)?, Codec::get(from)?) };
-        let nominations = if from.is_empty() { false } else { Codec::get(from)? };
-        Ok(Self {
-            preferences,
-            min_values,
-            well_known_labels,
-            search_steps,
-            seed,
-            step_limit,
-            nominations,
-            preferred_terms,
-        })
-    }
-}
-
 impl<T: Codec> Codec for Weighted<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.weight.put(out);
@@ -355,36 +246,6 @@ impl<T: Codec> Codec for Weighted<T> {
 
     fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self { weight: Codec::get(from)?, term: Codec::get(from)? })
-    }
-}
-
-impl Codec for MicroUsd {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        i64::get(from).map(Self)
-    }
-}
-
-impl Codec for Millis {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.get().put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        i64::get(from).map(Self::new)
-    }
-}
-
-impl Codec for Timestamp {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.as_millis().put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        i64::get(from).map(Self::from_millis)
     }
 }
 
@@ -404,64 +265,5 @@ impl Codec for NotReady {
             1 => Text::get(from).map(Self::NodePool),
             _ => Err(DecodeError("NotReady")),
         }
-    }
-}
-
-impl Codec for Resources {
-    fn put(&self, out: &mut Vec<u8>) {
-        let amounts: BTreeMap<Text, i64> = self.iter().map(|(name, amount)| (name.clone(), amount)).collect();
-        amounts.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(<BTreeMap<Text, i64> as Codec>::get(from)?.into_iter().collect())
-    }
-}
-
-impl Codec for Requirement {
-    fn put(&self, out: &mut Vec<u8>) {
-        RequirementParts::from(self.clone()).put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        RequirementParts::get(from).map(Self::from)
-    }
-}
-
-impl Codec for Requirements {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.iter().cloned().collect::<Vec<Requirement>>().put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Vec::<Requirement>::get(from)?.into_iter().collect())
-    }
-}
-
-/// Encodes everything but the availability, which changes with every refusal and is encoded
-/// separately, so that the catalogue keeps its hash, and the price of the catalogue, which follows all types.
-impl Codec for Offering {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Self { zone, capacity_type, price, estimated, catalogue_price: _, available: _, reservation, labels } =
-            self;
-        zone.put(out);
-        capacity_type.put(out);
-        price.put(out);
-        estimated.put(out);
-        reservation.put(out);
-        labels.put(out);
-    }
-
-    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            zone: Codec::get(from)?,
-            capacity_type: Codec::get(from)?,
-            price: Codec::get(from)?,
-            estimated: Codec::get(from)?,
-            catalogue_price: None,
-            available: true,
-            reservation: Codec::get(from)?,
-            labels: Codec::get(from)?,
-        })
     }
 }

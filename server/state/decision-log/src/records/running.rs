@@ -14,15 +14,8 @@ use crate::codec::{Codec, DecodeError, Reader};
 
 impl RecordWriter {
     pub(super) fn running_node(&mut self, running: &RunningNode, keys: &RecordKeys) {
-        // The node is the one before.
-        let RunningNode { node: _, price, do_not_disrupt, claim, recent_move, pods } = running;
-        self.begin(tag::RUNNING_NODE, |out| {
-            price.put(out);
-            do_not_disrupt.put(out);
-            claim.put(out);
-            recent_move.put(out);
-        });
-        pods.iter().for_each(|pod| self.running_pod(pod, keys));
+        self.begin(tag::RUNNING_NODE, |out| running.put(out));
+        running.pods.iter().for_each(|pod| self.running_pod(pod, keys));
     }
 
     fn running_pod(&mut self, running: &RunningPod, keys: &RecordKeys) {
@@ -87,14 +80,8 @@ impl RecordReader<'_> {
 
     fn running_node(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let node = self.input.nodes.len().checked_sub(1).ok_or(DecodeError("what runs on a node"))?;
-        let running = RunningNode {
-            node: u32::try_from(node).map_err(|_| DecodeError("a table"))?,
-            price: Codec::get(from)?,
-            do_not_disrupt: Codec::get(from)?,
-            claim: Codec::get(from)?,
-            recent_move: Codec::get(from)?,
-            pods: Vec::new(),
-        };
+        let node = u32::try_from(node).map_err(|_| DecodeError("a table"))?;
+        let running = RunningNode { node, ..Codec::get(from)? };
         self.disruption.running.nodes.push(running);
         Ok(())
     }
