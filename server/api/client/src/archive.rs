@@ -4,13 +4,13 @@ use api_messages::recorded_decisions::{read_content, read_decision, read_segment
 use api_messages::signed;
 use command::exit::Failure;
 use fleetwright_proto::v1;
-use futures::{FutureExt, TryStreamExt};
+use futures::TryStreamExt;
 use tonic::{Code, Status as RpcStatus};
 
 use super::remote::{FleetClient, rpc_failure};
 use store::lease::Scope;
 use store::log::{Blob, BlobHash, DecisionFilter, LogSegment, StoredDecision};
-use store::{Archive, StoreError, StoreFuture};
+use store::{Archive, StoreError, StoreResult};
 
 /// Failure of the archive as the result of a command.
 pub fn failed(error: StoreError) -> Failure {
@@ -49,8 +49,9 @@ impl ServerArchive {
     }
 }
 
+#[tonic::async_trait]
 impl Archive for ServerArchive {
-    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {
+    async fn decisions(&self, filter: &DecisionFilter) -> StoreResult<Vec<StoredDecision>> {
         let cluster = filter.scope.as_ref().and_then(Scope::cluster_name).unwrap_or_default();
         let request = v1::ReadDecisionsRequest {
             cluster_name: cluster.to_owned(),
@@ -58,29 +59,23 @@ impl Archive for ServerArchive {
             limit: filter.limit.try_into().unwrap_or(i32::MAX),
             before_number: signed(filter.before.unwrap_or(0)),
         };
-        self.list(request).boxed()
+        self.list(request).await
     }
 
-    fn decision(&self, number: u64) -> StoreFuture<'_, Vec<StoredDecision>> {
-        self.list(v1::ReadDecisionsRequest { number: signed(number), ..v1::ReadDecisionsRequest::default() }).boxed()
+    async fn decision(&self, number: u64) -> StoreResult<Vec<StoredDecision>> {
+        self.list(v1::ReadDecisionsRequest { number: signed(number), ..v1::ReadDecisionsRequest::default() }).await
     }
 
-    fn log_segment<'a>(&'a self, scope: &'a Scope, segment: u64) -> StoreFuture<'a, Option<LogSegment>> {
-        async move {
-            let (mut client, request) =
-                (self.0.clone(), v1::ReadLogRequest { scope: scope.key(), segment: signed(segment) });
-            let read = async { read_segment(segment, client.read_log(request).await?.into_inner()).await };
-            found("read the log", read.await)
-        }
-        .boxed()
+    async fn log_segment(&self, scope: &Scope, segment: u64) -> StoreResult<Option<LogSegment>> {
+        let (mut client, request) =
+            (self.0.clone(), v1::ReadLogRequest { scope: scope.key(), segment: signed(segment) });
+        let read = async { read_segment(segment, client.read_log(request).await?.into_inner()).await };
+        found("read the log", read.await)
     }
 
-    fn blob<'a>(&'a self, hash: &'a BlobHash) -> StoreFuture<'a, Option<Blob>> {
-        async move {
-            let (mut client, request) = (self.0.clone(), v1::ReadContentRequest { hash: hash.0.to_vec() });
-            let read = async { read_content(*hash, client.read_content(request).await?.into_inner()).await };
-            found("read a content", read.await)
-        }
-        .boxed()
+    async fn blob(&self, hash: &BlobHash) -> StoreResult<Option<Blob>> {
+        let (mut client, request) = (self.0.clone(), v1::ReadContentRequest { hash: hash.0.to_vec() });
+        let read = async { read_content(*hash, client.read_content(request).await?.into_inner()).await };
+        found("read a content", read.await)
     }
 }

@@ -39,7 +39,7 @@ use store::log::{DecisionRow, Entry};
 use store::memory::MemoryStore;
 use store::operations::Intent;
 use store::{Store, StoreError};
-use unfenced::UnfencedStore;
+use unfenced::unfenced_store;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -68,7 +68,7 @@ async fn the_memory_store_deletes_abandoned_clusters() {
 
 #[tokio::test]
 async fn an_unfenced_store_fails_the_suite() {
-    let broken = failure_of(async { all(&UnfencedStore::new(), "unfenced").await }).await;
+    let broken = failure_of(async { all(&unfenced_store(), "unfenced").await }).await;
     assert!(broken.starts_with(FENCED), "another check failed: {broken}");
 }
 
@@ -76,7 +76,7 @@ async fn an_unfenced_store_fails_the_suite() {
 async fn a_store_without_a_bound_on_epochs_fails_the_suite() {
     let broken = failure_of(async {
         let (poisoned, unknown) = (cluster("unfenced", "poisoned"), cluster("unfenced", "unknown"));
-        leases::an_epoch_that_no_server_issued_is_refused(&UnfencedStore::new(), &poisoned, &unknown).await;
+        leases::an_epoch_that_no_server_issued_is_refused(&unfenced_store(), &poisoned, &unknown).await;
     })
     .await;
     // The first epoch beyond the bound: 1 + 2^32 + 1.
@@ -86,8 +86,7 @@ async fn a_store_without_a_bound_on_epochs_fails_the_suite() {
 #[tokio::test]
 async fn a_store_without_priority_lanes_fails_the_suite() {
     let broken = failure_of(async {
-        api_budget::a_higher_lane_of_one_replica_holds_back_the_lower_lane_of_another(&UnfencedStore::new(), "lanes")
-            .await;
+        api_budget::a_higher_lane_of_one_replica_holds_back_the_lower_lane_of_another(&unfenced_store(), "lanes").await;
     })
     .await;
     assert!(broken.starts_with(api_budget::LANES_HOLD), "another check failed: {broken}");

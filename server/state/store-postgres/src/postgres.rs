@@ -43,6 +43,7 @@ mod timeouts;
 use std::time::{Duration, Instant};
 
 use ::api_budget::Limit;
+use async_trait::async_trait;
 use cost::CostInterval;
 use futures::stream::{BoxStream, StreamExt};
 use tokio_stream::wrappers::WatchStream;
@@ -64,348 +65,321 @@ use store::outcomes::{OutcomeRow, StoredOutcome};
 use store::replacements::ReplacementsEnd;
 use store::replicas::{ClusterSummaryRow, ReplicaRow};
 use store::spend::{IntervalFilter, SpendQuery, SpendRow};
-use store::{Archive, Store, StoreFuture};
+use store::{Archive, Store, StoreResult};
 
 pub use connection::{PostgresStore, Settings};
 pub use timeouts::LONGEST_OPERATION;
 
+#[async_trait]
 impl Archive for PostgresStore {
-    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {
-        retry(move || self.read_decisions(filter))
+    async fn decisions(&self, filter: &DecisionFilter) -> StoreResult<Vec<StoredDecision>> {
+        retry(|| self.read_decisions(filter)).await
     }
 
-    fn decision(&self, number: u64) -> StoreFuture<'_, Vec<StoredDecision>> {
-        retry(move || self.read_decision(number))
+    async fn decision(&self, number: u64) -> StoreResult<Vec<StoredDecision>> {
+        retry(|| self.read_decision(number)).await
     }
 
-    fn log_segment<'a>(&'a self, scope: &'a Scope, segment: u64) -> StoreFuture<'a, Option<LogSegment>> {
-        retry(move || self.read_segment(scope, segment))
+    async fn log_segment(&self, scope: &Scope, segment: u64) -> StoreResult<Option<LogSegment>> {
+        retry(|| self.read_segment(scope, segment)).await
     }
 
-    fn blob<'a>(&'a self, hash: &'a BlobHash) -> StoreFuture<'a, Option<Blob>> {
-        retry(move || self.read_blob(hash))
+    async fn blob(&self, hash: &BlobHash) -> StoreResult<Option<Blob>> {
+        retry(|| self.read_blob(hash)).await
     }
 }
 
+#[async_trait]
 impl Store for PostgresStore {
-    fn acquire_lease<'a>(
-        &'a self,
-        scope: &'a Scope,
-        owner: &'a str,
+    async fn acquire_lease(
+        &self,
+        scope: &Scope,
+        owner: &str,
         seen: u64,
         duration: Duration,
-    ) -> StoreFuture<'a, LeaseOutcome> {
-        retry(move || self.try_acquire(scope, owner, seen, duration))
+    ) -> StoreResult<LeaseOutcome> {
+        retry(|| self.try_acquire(scope, owner, seen, duration)).await
     }
 
-    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> StoreFuture<'a, Renewal> {
-        retry(move || self.renew(leases, duration))
+    async fn renew_leases(&self, leases: &[Lease], duration: Duration) -> StoreResult<Renewal> {
+        retry(|| self.renew(leases, duration)).await
     }
 
-    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
-        retry(move || self.release(leases))
+    async fn release_leases(&self, leases: &[Lease]) -> StoreResult<()> {
+        retry(|| self.release(leases)).await
     }
 
-    fn request_lease<'a>(&'a self, scope: &'a Scope, by: &'a str) -> StoreFuture<'a, ()> {
-        retry(move || self.write_lease_request(scope, by))
+    async fn request_lease(&self, scope: &Scope, by: &str) -> StoreResult<()> {
+        retry(|| self.write_lease_request(scope, by)).await
     }
 
-    fn cluster_identities<'a>(&'a self, cluster: &'a str, uid: &'a str) -> StoreFuture<'a, Vec<Identity>> {
-        retry(move || self.read_identities(cluster, uid))
+    async fn cluster_identities(&self, cluster: &str, uid: &str) -> StoreResult<Vec<Identity>> {
+        retry(|| self.read_identities(cluster, uid)).await
     }
 
-    fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()> {
-        retry(move || self.write_identity(lease, uid))
+    async fn bind_cluster_uid(&self, lease: &Lease, uid: &str) -> StoreResult<()> {
+        retry(|| self.write_identity(lease, uid)).await
     }
 
-    fn claim_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, is_trusted: bool) -> StoreFuture<'a, UidClaim> {
+    async fn claim_uid(&self, cluster: &str, uid: &str, is_trusted: bool) -> StoreResult<UidClaim> {
         let nonce = guardrails::nonce();
-        retry(move || self.write_uid_claim(cluster, uid, is_trusted, nonce))
+        retry(|| self.write_uid_claim(cluster, uid, is_trusted, nonce)).await
     }
 
-    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+    async fn accept_uid(&self, cluster: &str, uid: &str, by: &str) -> StoreResult<bool> {
         let nonce = guardrails::nonce();
-        retry(move || self.write_acceptance(cluster, uid, by, nonce))
+        retry(|| self.write_acceptance(cluster, uid, by, nonce)).await
     }
 
-    fn forget_cluster<'a>(
-        &'a self,
-        cluster: &'a str,
-        by: &'a str,
-        leave_machines: bool,
-    ) -> StoreFuture<'a, ForgetOutcome> {
+    async fn forget_cluster(&self, cluster: &str, by: &str, leave_machines: bool) -> StoreResult<ForgetOutcome> {
         let nonce = guardrails::nonce();
-        retry(move || self.free_name(cluster, by, leave_machines, nonce))
+        retry(|| self.free_name(cluster, by, leave_machines, nonce)).await
     }
 
-    fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()> {
-        retry(move || self.write_extent(lease, extent))
+    async fn put_extent(&self, lease: &Lease, extent: &ObservedExtent) -> StoreResult<()> {
+        retry(|| self.write_extent(lease, extent)).await
     }
 
-    fn record_decision<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> StoreFuture<'a, ()> {
-        retry(move || self.write_entry(lease, entry))
+    async fn record_decision(&self, lease: &Lease, entry: &Entry) -> StoreResult<()> {
+        retry(|| self.write_entry(lease, entry)).await
     }
 
-    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> StoreFuture<'a, ()> {
-        retry(move || self.write_attempt(lease, intent))
+    async fn begin_attempt(&self, lease: &Lease, intent: &Intent) -> StoreResult<()> {
+        retry(|| self.write_attempt(lease, intent)).await
     }
 
-    fn finish_attempt<'a>(
-        &'a self,
-        lease: &'a Lease,
-        claim: &'a str,
+    async fn finish_attempt(
+        &self,
+        lease: &Lease,
+        claim: &str,
         attempt: u32,
-        outcome: &'a AttemptOutcome,
-    ) -> StoreFuture<'a, ()> {
-        retry(move || self.end_attempt(lease, claim, attempt, outcome))
+        outcome: &AttemptOutcome,
+    ) -> StoreResult<()> {
+        retry(|| self.end_attempt(lease, claim, attempt, outcome)).await
     }
 
-    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()> {
-        retry(move || self.close(lease, claims))
+    async fn close_intents(&self, lease: &Lease, claims: &[String]) -> StoreResult<()> {
+        retry(|| self.close(lease, claims)).await
     }
 
-    fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()> {
-        retry(move || self.write_replacements_end(lease, end))
+    async fn end_replacements(&self, lease: &Lease, end: &ReplacementsEnd) -> StoreResult<()> {
+        retry(|| self.write_replacements_end(lease, end)).await
     }
 
-    fn put_costs<'a>(&'a self, lease: &'a Lease, intervals: &'a [CostInterval]) -> StoreFuture<'a, ()> {
-        retry(move || self.write_costs(lease, intervals))
+    async fn put_costs(&self, lease: &Lease, intervals: &[CostInterval]) -> StoreResult<()> {
+        retry(|| self.write_costs(lease, intervals)).await
     }
 
-    fn spend<'a>(&'a self, query: &'a SpendQuery) -> StoreFuture<'a, Vec<SpendRow>> {
-        retry(move || self.sum_costs(query))
+    async fn spend(&self, query: &SpendQuery) -> StoreResult<Vec<SpendRow>> {
+        retry(|| self.sum_costs(query)).await
     }
 
-    fn cost_intervals<'a>(&'a self, filter: &'a IntervalFilter) -> StoreFuture<'a, Vec<CostInterval>> {
-        retry(move || self.read_cost_intervals(filter))
+    async fn cost_intervals(&self, filter: &IntervalFilter) -> StoreResult<Vec<CostInterval>> {
+        retry(|| self.read_cost_intervals(filter)).await
     }
 
-    fn saving_intervals<'a>(
-        &'a self,
-        clusters: Option<&'a [String]>,
+    async fn saving_intervals(
+        &self,
+        clusters: Option<&[String]>,
         from_ms: i64,
         to_ms: i64,
-    ) -> StoreFuture<'a, Vec<(String, CostInterval)>> {
-        retry(move || self.read_saving_intervals(clusters, from_ms, to_ms))
+    ) -> StoreResult<Vec<(String, CostInterval)>> {
+        retry(|| self.read_saving_intervals(clusters, from_ms, to_ms)).await
     }
 
-    fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation> {
-        retry(move || self.insert_hold(hold))
+    async fn create_hold(&self, hold: &NewHold) -> StoreResult<HoldCreation> {
+        retry(|| self.insert_hold(hold)).await
     }
 
-    fn commit_hold<'a>(
-        &'a self,
-        hold: (&'a str, &'a str),
+    async fn commit_hold(&self, hold: (&str, &str), version: Option<u64>, by: &HoldCaller) -> StoreResult<HoldCommand> {
+        retry(|| self.commit_hold_now(hold, version, by)).await
+    }
+
+    async fn release_hold(
+        &self,
+        hold: (&str, &str),
         version: Option<u64>,
-        by: &'a HoldCaller,
-    ) -> StoreFuture<'a, HoldCommand> {
-        retry(move || self.commit_hold_now(hold, version, by))
+        by: &HoldCaller,
+    ) -> StoreResult<HoldCommand> {
+        retry(|| self.release_hold_now(hold, version, by)).await
     }
 
-    fn release_hold<'a>(
-        &'a self,
-        hold: (&'a str, &'a str),
-        version: Option<u64>,
-        by: &'a HoldCaller,
-    ) -> StoreFuture<'a, HoldCommand> {
-        retry(move || self.release_hold_now(hold, version, by))
+    async fn hold(&self, cluster: &str, id: &str) -> StoreResult<Option<HoldRow>> {
+        retry(|| self.read_hold(cluster, id)).await
     }
 
-    fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>> {
-        retry(move || self.read_hold(cluster, id))
+    async fn holds(&self, cluster: Option<&str>) -> StoreResult<Vec<HoldRow>> {
+        retry(|| self.read_holds(cluster)).await
     }
 
-    fn holds<'a>(&'a self, cluster: Option<&'a str>) -> StoreFuture<'a, Vec<HoldRow>> {
-        retry(move || self.read_holds(cluster))
+    async fn live_holds(&self) -> StoreResult<LiveHolds> {
+        retry(|| self.read_live_holds()).await
     }
 
-    fn live_holds(&self) -> StoreFuture<'_, LiveHolds> {
-        retry(move || self.read_live_holds())
+    async fn write_hold(&self, lease: &Lease, status: &HoldStatusRow) -> StoreResult<()> {
+        retry(|| self.write_hold_status(lease, status)).await
     }
 
-    fn write_hold<'a>(&'a self, lease: &'a Lease, status: &'a HoldStatusRow) -> StoreFuture<'a, ()> {
-        retry(move || self.write_hold_status(lease, status))
+    async fn recent_attempts(&self, scope: &Scope, within: Duration) -> StoreResult<Vec<RecentAttempt>> {
+        retry(|| self.read_recent_attempts(scope, within)).await
     }
 
-    fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
-        retry(move || self.read_recent_attempts(scope, within))
+    async fn recent_moves(&self, scope: &Scope, within: Duration) -> StoreResult<Vec<String>> {
+        retry(|| self.read_recent_moves(scope, within)).await
     }
 
-    fn recent_moves<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<String>> {
-        retry(move || self.read_recent_moves(scope, within))
+    async fn prune(&self, retention: &Retention) -> StoreResult<Pruned> {
+        retry(|| self.prune_all(retention)).await
     }
 
-    fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
-        retry(move || self.prune_all(retention))
+    async fn change_offerings(&self, region: &str, changes: &[OfferingChange]) -> StoreResult<()> {
+        retry(|| self.write_offering_changes(region, changes)).await
     }
 
-    fn change_offerings<'a>(&'a self, region: &'a str, changes: &'a [OfferingChange]) -> StoreFuture<'a, ()> {
-        retry(move || self.write_offering_changes(region, changes))
-    }
-
-    fn unavailable_offerings<'a>(
-        &'a self,
-        region: &'a str,
-        account: &'a str,
+    async fn unavailable_offerings(
+        &self,
+        region: &str,
+        account: &str,
         within: Duration,
-    ) -> StoreFuture<'a, Vec<OfferingRow>> {
-        retry(move || self.read_unavailable_offerings(region, account, within))
+    ) -> StoreResult<Vec<OfferingRow>> {
+        retry(|| self.read_unavailable_offerings(region, account, within)).await
     }
 
-    fn claim_offering_probes<'a>(
-        &'a self,
-        region: &'a str,
-        keys: &'a [OfferingKey],
-        holder: &'a str,
+    async fn claim_offering_probes(
+        &self,
+        region: &str,
+        keys: &[OfferingKey],
+        holder: &str,
         lease: Duration,
-    ) -> StoreFuture<'a, Vec<ProbeAnswer>> {
-        retry(move || self.write_probe_claims(region, keys, holder, lease))
+    ) -> StoreResult<Vec<ProbeAnswer>> {
+        retry(|| self.write_probe_claims(region, keys, holder, lease)).await
     }
 
-    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64> {
+    async fn freeze(&self, order: &FreezeOrder) -> StoreResult<i64> {
         let nonce = guardrails::nonce();
-        retry(move || self.write_freeze(order, nonce))
+        retry(|| self.write_freeze(order, nonce)).await
     }
 
-    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> StoreFuture<'a, bool> {
+    async fn thaw(&self, id: i64, by: &str) -> StoreResult<bool> {
         let nonce = guardrails::nonce();
-        retry(move || self.end_freeze(id, by, nonce))
+        retry(|| self.end_freeze(id, by, nonce)).await
     }
 
-    fn freezes(&self) -> StoreFuture<'_, Vec<Freeze>> {
-        retry(move || self.read_freezes())
+    async fn freezes(&self) -> StoreResult<Vec<Freeze>> {
+        retry(|| self.read_freezes()).await
     }
 
-    fn put_listing<'a>(
-        &'a self,
-        lease: &'a Lease,
-        ago: Duration,
-        machines: &'a [ListedInstanceRow],
-    ) -> StoreFuture<'a, bool> {
+    async fn put_listing(&self, lease: &Lease, ago: Duration, machines: &[ListedInstanceRow]) -> StoreResult<bool> {
         // A retry adds its delay to the age of the listing.
         let begun = Instant::now();
-        retry(move || self.write_listing(lease, ago + begun.elapsed(), machines))
+        retry(|| self.write_listing(lease, ago + begun.elapsed(), machines)).await
     }
 
-    fn latest_listing<'a>(
-        &'a self,
-        scope: &'a Scope,
-        clusters: &'a [String],
-    ) -> StoreFuture<'a, Option<StoredListing>> {
-        retry(move || self.read_listing(scope, clusters))
+    async fn latest_listing(&self, scope: &Scope, clusters: &[String]) -> StoreResult<Option<StoredListing>> {
+        retry(|| self.read_listing(scope, clusters)).await
     }
 
-    fn put_interruptions<'a>(&'a self, scope: &'a Scope, rows: &'a [InterruptionRow]) -> StoreFuture<'a, u64> {
-        retry(move || self.write_interruptions(scope, rows))
+    async fn put_interruptions(&self, scope: &Scope, rows: &[InterruptionRow]) -> StoreResult<u64> {
+        retry(|| self.write_interruptions(scope, rows)).await
     }
 
-    fn interruptions<'a>(
-        &'a self,
-        scope: &'a Scope,
-        after: u64,
-        within: Duration,
-    ) -> StoreFuture<'a, Vec<StoredInterruption>> {
-        retry(move || self.read_interruptions(scope, after, within))
+    async fn interruptions(&self, scope: &Scope, after: u64, within: Duration) -> StoreResult<Vec<StoredInterruption>> {
+        retry(|| self.read_interruptions(scope, after, within)).await
     }
 
-    fn create_browser_session<'a>(&'a self, row: &'a BrowserSessionRow) -> StoreFuture<'a, ()> {
-        retry(move || self.write_browser_session(row))
+    async fn create_browser_session(&self, row: &BrowserSessionRow) -> StoreResult<()> {
+        retry(|| self.write_browser_session(row)).await
     }
 
-    fn browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, Option<BrowserSessionRow>> {
-        retry(move || self.read_browser_session(id_sha256))
+    async fn browser_session(&self, id_sha256: &[u8]) -> StoreResult<Option<BrowserSessionRow>> {
+        retry(|| self.read_browser_session(id_sha256)).await
     }
 
-    fn delete_browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, ()> {
-        retry(move || self.remove_browser_session(id_sha256))
+    async fn delete_browser_session(&self, id_sha256: &[u8]) -> StoreResult<()> {
+        retry(|| self.remove_browser_session(id_sha256)).await
     }
 
-    fn delete_browser_sessions_of<'a>(&'a self, client: &'a str, credential: &'a str) -> StoreFuture<'a, ()> {
-        retry(move || self.remove_browser_sessions_of(client, credential))
+    async fn delete_browser_sessions_of(&self, client: &str, credential: &str) -> StoreResult<()> {
+        retry(|| self.remove_browser_sessions_of(client, credential)).await
     }
 
-    fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {
-        retry(move || self.write_launch_outcomes(rows))
+    async fn put_launch_outcomes(&self, rows: &[OutcomeRow]) -> StoreResult<()> {
+        retry(|| self.write_launch_outcomes(rows)).await
     }
 
-    fn launch_outcomes(&self, after: u64, within: Duration) -> StoreFuture<'_, Vec<StoredOutcome>> {
-        retry(move || self.read_launch_outcomes(after, within))
+    async fn launch_outcomes(&self, after: u64, within: Duration) -> StoreResult<Vec<StoredOutcome>> {
+        retry(|| self.read_launch_outcomes(after, within)).await
     }
 
-    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+    async fn release_quarantine(&self, cluster: &str, by: &str) -> StoreResult<bool> {
         let nonce = guardrails::nonce();
-        retry(move || self.write_quarantine_release(cluster, by, nonce))
+        retry(|| self.write_quarantine_release(cluster, by, nonce)).await
     }
 
-    fn clusters(&self) -> StoreFuture<'_, Vec<String>> {
-        retry(move || self.read_clusters())
+    async fn clusters(&self) -> StoreResult<Vec<String>> {
+        retry(|| self.read_clusters()).await
     }
 
-    fn quarantine_releases(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
-        retry(move || self.read_quarantine_releases())
+    async fn quarantine_releases(&self) -> StoreResult<Vec<(String, u64)>> {
+        retry(|| self.read_quarantine_releases()).await
     }
 
-    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+    async fn confirm_removals(&self, cluster: &str, by: &str) -> StoreResult<bool> {
         let nonce = guardrails::nonce();
-        retry(move || self.write_confirmation(cluster, by, nonce))
+        retry(|| self.write_confirmation(cluster, by, nonce)).await
     }
 
-    fn removal_confirmations(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
-        retry(move || self.read_confirmations())
+    async fn removal_confirmations(&self) -> StoreResult<Vec<(String, u64)>> {
+        retry(|| self.read_confirmations()).await
     }
 
-    fn put_counters<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> StoreFuture<'a, ()> {
-        retry(move || self.write_counters(process, machines, rows))
+    async fn put_counters(&self, process: &str, machines: i64, rows: &[CounterRow]) -> StoreResult<()> {
+        retry(|| self.write_counters(process, machines, rows)).await
     }
 
-    fn remote_counters<'a>(&'a self, process: &'a str, within: Duration) -> StoreFuture<'a, RemoteCounters> {
-        retry(move || self.read_remote_counters(process, within))
+    async fn remote_counters(&self, process: &str, within: Duration) -> StoreResult<RemoteCounters> {
+        retry(|| self.read_remote_counters(process, within)).await
     }
 
-    fn take_call_tokens<'a>(&'a self, scope: &'a Scope, request: &'a TokenRequest) -> StoreFuture<'a, TokenGrant> {
-        retry(move || self.take_tokens(scope, request))
+    async fn take_call_tokens(&self, scope: &Scope, request: &TokenRequest) -> StoreResult<TokenGrant> {
+        retry(|| self.take_tokens(scope, request)).await
     }
 
-    fn record_throttle<'a>(
-        &'a self,
-        scope: &'a Scope,
-        bucket: &'a str,
-        limit: Limit,
-    ) -> StoreFuture<'a, ThrottledBucket> {
-        retry(move || self.write_throttle(scope, bucket, limit))
+    async fn record_throttle(&self, scope: &Scope, bucket: &str, limit: Limit) -> StoreResult<ThrottledBucket> {
+        retry(|| self.write_throttle(scope, bucket, limit)).await
     }
 
-    fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {
-        retry(move || self.write_replica(row))
+    async fn register_replica(&self, row: &ReplicaRow) -> StoreResult<Vec<ReplicaRow>> {
+        retry(|| self.write_replica(row)).await
     }
 
-    fn other_replicas<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, Vec<ReplicaRow>> {
-        retry(move || self.read_other_replicas(instance))
+    async fn other_replicas(&self, instance: &str) -> StoreResult<Vec<ReplicaRow>> {
+        retry(|| self.read_other_replicas(instance)).await
     }
 
-    fn put_cluster_summaries<'a>(&'a self, summaries: &'a [ClusterSummaryRow]) -> StoreFuture<'a, ()> {
-        retry(move || self.write_cluster_summaries(summaries))
+    async fn put_cluster_summaries(&self, summaries: &[ClusterSummaryRow]) -> StoreResult<()> {
+        retry(|| self.write_cluster_summaries(summaries)).await
     }
 
-    fn cluster_summaries(&self) -> StoreFuture<'_, Vec<ClusterSummaryRow>> {
-        retry(move || self.read_cluster_summaries())
+    async fn cluster_summaries(&self) -> StoreResult<Vec<ClusterSummaryRow>> {
+        retry(|| self.read_cluster_summaries()).await
     }
 
-    fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()> {
+    async fn append_audit(&self, entry: &AuditEntry) -> StoreResult<()> {
         let nonce = guardrails::nonce();
-        retry(move || self.write_audit(entry, nonce))
+        retry(|| self.write_audit(entry, nonce)).await
     }
 
-    fn read_audit(&self, limit: u32, before: Option<i64>) -> StoreFuture<'_, Vec<AuditRow>> {
-        retry(move || self.audit_rows(limit, before))
+    async fn read_audit(&self, limit: u32, before: Option<i64>) -> StoreResult<Vec<AuditRow>> {
+        retry(|| self.audit_rows(limit, before)).await
     }
 
     fn changes(&self) -> BoxStream<'static, Changes> {
         WatchStream::new(self.changes.clone()).boxed()
     }
 
-    fn touch_replica<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
-        Box::pin(self.write_heartbeat(instance))
+    async fn touch_replica(&self, instance: &str) -> StoreResult<()> {
+        self.write_heartbeat(instance).await
     }
 }
 

@@ -19,13 +19,14 @@ mod replicas;
 mod spend;
 mod tables;
 
+use std::any::Any;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::api_budget::Limit;
+use async_trait::async_trait;
 use cost::CostInterval;
-use futures::future::{FutureExt, ready};
 use futures::stream::BoxStream;
 
 use super::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
@@ -44,7 +45,7 @@ use super::outcomes::{OutcomeRow, StoredOutcome};
 use super::replacements::ReplacementsEnd;
 use super::replicas::{ClusterSummaryRow, ReplicaRow};
 use super::spend::{IntervalFilter, SpendQuery, SpendRow};
-use super::{Archive, Store, StoreError, StoreFuture};
+use super::{Archive, Store, StoreResult};
 use crate::clock;
 use changes::ChangePublisher;
 use tables::{Tables, milliseconds};
@@ -52,8 +53,40 @@ use tables::{Tables, milliseconds};
 /// Time since 1970, or since the epoch of a simulation.
 type Clock = dyn Fn() -> Duration + Send + Sync;
 
+/// What a test has between a store and one of its clients: faults, delays, and checks that are left out.
+#[async_trait]
+pub trait Interceptor: Send + Sync {
+    /// Before a call reaches the store. It does not if this fails.
+    async fn before(&self, _call: &'static str) -> StoreResult<()> {
+        Ok(())
+    }
+
+    /// Before the answer of a call reaches the client. It does not if this fails.
+    async fn after(&self, _call: &'static str) -> StoreResult<()> {
+        Ok(())
+    }
+
+    /// Changes what a call asks for: the [`Lease`] of a write, the [`SeenEpoch`], the [`TokenRequest`].
+    fn change_request(&self, _request: &mut dyn Any) {}
+
+    /// Changes the answer of a call, a [`StoreResult`].
+    fn change_answer(&self, _answer: &mut dyn Any) {}
+
+    /// A write under `lease` took effect.
+    fn written(&self, _lease: &Lease) {}
+}
+
+/// The highest epoch that an agent has obeyed.
+#[derive(Debug, Clone, Copy)]
+pub struct SeenEpoch(pub u64);
+
 /// A store in memory.
 pub struct MemoryStore {
+    shared: Arc<Shared>,
+    interceptor: Option<Arc<dyn Interceptor>>,
+}
+
+struct Shared {
     clock: Box<Clock>,
     changes: ChangePublisher,
     tables: Mutex<Tables>,
@@ -61,7 +94,7 @@ pub struct MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("tables", &self.tables).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("tables", &self.shared.tables).finish_non_exhaustive()
     }
 }
 
@@ -81,419 +114,480 @@ impl MemoryStore {
     /// An empty store on `clock`: the time since 1970, or since the epoch of a simulation.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self { clock: Box::new(clock), changes: ChangePublisher::default(), tables: Mutex::default() }
+        let (clock, changes, tables) = (Box::new(clock), ChangePublisher::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { clock, changes, tables }), interceptor: None }
+    }
+
+    /// The same store for a client behind `interceptor`.
+    #[must_use]
+    pub fn intercepted(&self, interceptor: Arc<dyn Interceptor>) -> Self {
+        Self { shared: Arc::clone(&self.shared), interceptor: Some(interceptor) }
+    }
+
+    /// Deletes all rows, as the loss of a database does.
+    pub fn wipe(&self) {
+        *self.tables() = Tables::default();
+    }
+
+    async fn call<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        act: impl FnOnce() -> StoreResult<T> + Send,
+    ) -> StoreResult<T> {
+        let Some(interceptor) = &self.interceptor else { return act() };
+        interceptor.before(call).await?;
+        let mut answer = act();
+        interceptor.change_answer(&mut answer);
+        interceptor.after(call).await?;
+        answer
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        lease: &Lease,
+        act: impl FnOnce(&Lease) -> StoreResult<T> + Send,
+    ) -> StoreResult<T> {
+        let act = || {
+            let answer = act(&self.requested(lease.clone()));
+            if let (Ok(_), Some(interceptor)) = (&answer, &self.interceptor) {
+                interceptor.written(lease);
+            }
+            answer
+        };
+        self.call(call, act).await
+    }
+
+    fn requested<R: 'static>(&self, mut request: R) -> R {
+        if let Some(interceptor) = &self.interceptor {
+            interceptor.change_request(&mut request);
+        }
+        request
     }
 
     /// No code panics while it holds the lock, and every change is atomic, so a poisoned lock holds
     /// valid data.
     fn tables(&self) -> MutexGuard<'_, Tables> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now(&self) -> i64 {
-        milliseconds((self.clock)())
+        milliseconds((self.shared.clock)())
     }
 
-    fn freezes_changed(&self) {
-        self.changes.publish(|changes| changes.freezes += 1);
+    fn announce(&self, is_changed: bool, change: impl FnOnce(&mut Changes)) {
+        if is_changed {
+            self.shared.changes.publish(change);
+        }
     }
 
     fn holds_changed<T>(&self, (changed, answer): (bool, T)) -> T {
-        if changed {
-            self.changes.publish(|changes| changes.holds += 1);
-        }
+        self.announce(changed, |changes| changes.holds += 1);
         answer
     }
 
-    fn leases_changed(&self) {
-        self.changes.publish(|changes| changes.leases += 1);
+    fn leases_changed(&self, changed: bool) {
+        self.announce(changed, |changes| changes.leases += 1);
     }
 }
 
-fn resolved<'a, T: Send + 'a>(result: Result<T, StoreError>) -> StoreFuture<'a, T> {
-    ready(result).boxed()
-}
-
+#[async_trait]
 impl Archive for MemoryStore {
-    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {
-        resolved(Ok(self.tables().filtered_decisions(filter)))
+    async fn decisions(&self, filter: &DecisionFilter) -> StoreResult<Vec<StoredDecision>> {
+        self.call("read decisions", || Ok(self.tables().filtered_decisions(filter))).await
     }
 
-    fn decision(&self, number: u64) -> StoreFuture<'_, Vec<StoredDecision>> {
-        resolved(Ok(self.tables().decisions_numbered(number)))
+    async fn decision(&self, number: u64) -> StoreResult<Vec<StoredDecision>> {
+        self.call("read a decision", || Ok(self.tables().decisions_numbered(number))).await
     }
 
-    fn log_segment<'a>(&'a self, scope: &'a Scope, segment: u64) -> StoreFuture<'a, Option<LogSegment>> {
-        resolved(Ok(self.tables().segments.get(&(scope.clone(), segment)).cloned()))
+    async fn log_segment(&self, scope: &Scope, segment: u64) -> StoreResult<Option<LogSegment>> {
+        self.call("read the log", || Ok(self.tables().segments.get(&(scope.clone(), segment)).cloned())).await
     }
 
-    fn blob<'a>(&'a self, hash: &'a BlobHash) -> StoreFuture<'a, Option<Blob>> {
-        resolved(Ok(self.tables().blobs.get(hash).map(|(blob, _)| blob.clone())))
+    async fn blob(&self, hash: &BlobHash) -> StoreResult<Option<Blob>> {
+        self.call("read blob", || Ok(self.tables().blobs.get(hash).map(|(blob, _)| blob.clone()))).await
     }
 }
 
+#[async_trait]
 impl Store for MemoryStore {
-    fn acquire_lease<'a>(
-        &'a self,
-        scope: &'a Scope,
-        owner: &'a str,
+    async fn acquire_lease(
+        &self,
+        scope: &Scope,
+        owner: &str,
         seen: u64,
         duration: Duration,
-    ) -> StoreFuture<'a, LeaseOutcome> {
-        resolved(self.tables().acquire(scope, owner, seen, duration, self.now()))
+    ) -> StoreResult<LeaseOutcome> {
+        self.call("take a lease", || {
+            let SeenEpoch(seen) = self.requested(SeenEpoch(seen));
+            self.tables().acquire(scope, owner, seen, duration, self.now())
+        })
+        .await
     }
 
-    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> StoreFuture<'a, Renewal> {
-        resolved(Ok(self.tables().renew(leases, duration, self.now())))
+    async fn renew_leases(&self, leases: &[Lease], duration: Duration) -> StoreResult<Renewal> {
+        self.call("renew leases", || Ok(self.tables().renew(leases, duration, self.now()))).await
     }
 
-    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
-        let wanted = self.tables().release(leases, self.now());
-        if wanted {
-            self.leases_changed();
-        }
-        resolved(Ok(()))
+    async fn release_leases(&self, leases: &[Lease]) -> StoreResult<()> {
+        self.call("release leases", || {
+            let wanted = self.tables().release(leases, self.now());
+            self.leases_changed(wanted);
+            Ok(())
+        })
+        .await
     }
 
-    fn request_lease<'a>(&'a self, scope: &'a Scope, by: &'a str) -> StoreFuture<'a, ()> {
-        let asked = self.tables().request(scope, by);
-        if asked {
-            self.leases_changed();
-        }
-        resolved(Ok(()))
+    async fn request_lease(&self, scope: &Scope, by: &str) -> StoreResult<()> {
+        self.call("request lease", || {
+            let asked = self.tables().request(scope, by);
+            self.leases_changed(asked);
+            Ok(())
+        })
+        .await
     }
 
-    fn cluster_identities<'a>(&'a self, cluster: &'a str, uid: &'a str) -> StoreFuture<'a, Vec<Identity>> {
-        resolved(Ok(self.tables().identities(cluster, uid)))
+    async fn cluster_identities(&self, cluster: &str, uid: &str) -> StoreResult<Vec<Identity>> {
+        self.call("read cluster identity", || Ok(self.tables().identities(cluster, uid))).await
     }
 
-    fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()> {
-        resolved(self.tables().bind_cluster_uid(lease, uid))
+    async fn bind_cluster_uid(&self, lease: &Lease, uid: &str) -> StoreResult<()> {
+        self.write("bind cluster UID", lease, |lease| self.tables().bind_cluster_uid(lease, uid)).await
     }
 
-    fn claim_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, is_trusted: bool) -> StoreFuture<'a, UidClaim> {
-        let claim = self.tables().claim_uid(cluster, uid, is_trusted, self.now());
-        if matches!(claim, UidClaim::Yielded { .. }) {
-            self.leases_changed();
-        }
-        resolved(Ok(claim))
+    async fn claim_uid(&self, cluster: &str, uid: &str, is_trusted: bool) -> StoreResult<UidClaim> {
+        self.call("claim the UID of a cluster", || {
+            let claim = self.tables().claim_uid(cluster, uid, is_trusted, self.now());
+            self.leases_changed(matches!(claim, UidClaim::Yielded { .. }));
+            Ok(claim)
+        })
+        .await
     }
 
-    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
-        let accepted = self.tables().accept_uid(cluster, uid, by, self.now());
-        if matches!(accepted, Ok((_, true))) {
-            self.leases_changed();
-        }
-        resolved(accepted.map(|(known, _)| known))
+    async fn accept_uid(&self, cluster: &str, uid: &str, by: &str) -> StoreResult<bool> {
+        self.call("accept the UID of a cluster", || {
+            let accepted = self.tables().accept_uid(cluster, uid, by, self.now());
+            self.leases_changed(matches!(accepted, Ok((_, true))));
+            accepted.map(|(known, _)| known)
+        })
+        .await
     }
 
-    fn forget_cluster<'a>(
-        &'a self,
-        cluster: &'a str,
-        by: &'a str,
-        leave_machines: bool,
-    ) -> StoreFuture<'a, ForgetOutcome> {
-        let outcome = self.tables().forget_cluster(cluster, by, leave_machines, self.now());
-        if outcome == ForgetOutcome::Forgotten {
-            self.leases_changed();
-        }
-        resolved(Ok(outcome))
+    async fn forget_cluster(&self, cluster: &str, by: &str, leave_machines: bool) -> StoreResult<ForgetOutcome> {
+        self.call("forget a cluster", || {
+            let outcome = self.tables().forget_cluster(cluster, by, leave_machines, self.now());
+            self.leases_changed(outcome == ForgetOutcome::Forgotten);
+            Ok(outcome)
+        })
+        .await
     }
 
-    fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()> {
-        resolved(self.tables().put_extent(lease, extent))
+    async fn put_extent(&self, lease: &Lease, extent: &ObservedExtent) -> StoreResult<()> {
+        self.write("write object counts", lease, |lease| self.tables().put_extent(lease, extent)).await
     }
 
-    fn record_decision<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> StoreFuture<'a, ()> {
-        resolved(self.tables().record_decision(lease, entry, self.now()))
+    async fn record_decision(&self, lease: &Lease, entry: &Entry) -> StoreResult<()> {
+        self.write("record a decision", lease, |lease| self.tables().record_decision(lease, entry, self.now())).await
     }
 
-    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> StoreFuture<'a, ()> {
-        resolved(self.tables().begin_attempt(lease, intent, self.now()))
+    async fn begin_attempt(&self, lease: &Lease, intent: &Intent) -> StoreResult<()> {
+        self.write("begin an attempt", lease, |lease| self.tables().begin_attempt(lease, intent, self.now())).await
     }
 
-    fn finish_attempt<'a>(
-        &'a self,
-        lease: &'a Lease,
-        claim: &'a str,
+    async fn finish_attempt(
+        &self,
+        lease: &Lease,
+        claim: &str,
         attempt: u32,
-        outcome: &'a AttemptOutcome,
-    ) -> StoreFuture<'a, ()> {
-        resolved(self.tables().finish_attempt(lease, claim, attempt, outcome))
+        outcome: &AttemptOutcome,
+    ) -> StoreResult<()> {
+        self.write("settle a launch", lease, |lease| self.tables().finish_attempt(lease, claim, attempt, outcome)).await
     }
 
-    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()> {
-        resolved(self.tables().close_intents(lease, claims, self.now()))
+    async fn close_intents(&self, lease: &Lease, claims: &[String]) -> StoreResult<()> {
+        self.write("close launches", lease, |lease| self.tables().close_intents(lease, claims, self.now())).await
     }
 
-    fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()> {
-        resolved(self.tables().end_replacements(lease, end, self.now()))
+    async fn end_replacements(&self, lease: &Lease, end: &ReplacementsEnd) -> StoreResult<()> {
+        self.write("end replacements", lease, |lease| self.tables().end_replacements(lease, end, self.now())).await
     }
 
-    fn put_costs<'a>(&'a self, lease: &'a Lease, intervals: &'a [CostInterval]) -> StoreFuture<'a, ()> {
-        resolved(self.tables().put_costs(lease, intervals))
+    async fn put_costs(&self, lease: &Lease, intervals: &[CostInterval]) -> StoreResult<()> {
+        self.write("write costs", lease, |lease| self.tables().put_costs(lease, intervals)).await
     }
 
-    fn spend<'a>(&'a self, query: &'a SpendQuery) -> StoreFuture<'a, Vec<SpendRow>> {
-        resolved(Ok(self.tables().spend(query)))
+    async fn spend(&self, query: &SpendQuery) -> StoreResult<Vec<SpendRow>> {
+        self.call("read costs", || Ok(self.tables().spend(query))).await
     }
 
-    fn cost_intervals<'a>(&'a self, filter: &'a IntervalFilter) -> StoreFuture<'a, Vec<CostInterval>> {
-        resolved(Ok(self.tables().cost_intervals(filter)))
+    async fn cost_intervals(&self, filter: &IntervalFilter) -> StoreResult<Vec<CostInterval>> {
+        self.call("read costs", || Ok(self.tables().cost_intervals(filter))).await
     }
 
-    fn saving_intervals<'a>(
-        &'a self,
-        clusters: Option<&'a [String]>,
+    async fn saving_intervals(
+        &self,
+        clusters: Option<&[String]>,
         from_ms: i64,
         to_ms: i64,
-    ) -> StoreFuture<'a, Vec<(String, CostInterval)>> {
-        resolved(Ok(self.tables().saving_intervals(clusters, from_ms, to_ms)))
+    ) -> StoreResult<Vec<(String, CostInterval)>> {
+        self.call("read savings", || Ok(self.tables().saving_intervals(clusters, from_ms, to_ms))).await
     }
 
-    fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation> {
-        let answer = self.tables().create_hold(hold, self.now());
-        resolved(Ok(self.holds_changed(answer)))
+    async fn create_hold(&self, hold: &NewHold) -> StoreResult<HoldCreation> {
+        self.call("create a hold", || Ok(self.holds_changed(self.tables().create_hold(hold, self.now())))).await
     }
 
-    fn commit_hold<'a>(
-        &'a self,
-        hold: (&'a str, &'a str),
+    async fn commit_hold(&self, hold: (&str, &str), version: Option<u64>, by: &HoldCaller) -> StoreResult<HoldCommand> {
+        self.call("commit a hold", || Ok(self.holds_changed(self.tables().commit_hold(hold, version, by, self.now()))))
+            .await
+    }
+
+    async fn release_hold(
+        &self,
+        hold: (&str, &str),
         version: Option<u64>,
-        by: &'a HoldCaller,
-    ) -> StoreFuture<'a, HoldCommand> {
-        let answer = self.tables().commit_hold(hold, version, by, self.now());
-        resolved(Ok(self.holds_changed(answer)))
+        by: &HoldCaller,
+    ) -> StoreResult<HoldCommand> {
+        self.call("release a hold", || {
+            Ok(self.holds_changed(self.tables().release_hold(hold, version, by, self.now())))
+        })
+        .await
     }
 
-    fn release_hold<'a>(
-        &'a self,
-        hold: (&'a str, &'a str),
-        version: Option<u64>,
-        by: &'a HoldCaller,
-    ) -> StoreFuture<'a, HoldCommand> {
-        let answer = self.tables().release_hold(hold, version, by, self.now());
-        resolved(Ok(self.holds_changed(answer)))
+    async fn hold(&self, cluster: &str, id: &str) -> StoreResult<Option<HoldRow>> {
+        self.call("read a hold", || Ok(self.tables().hold(cluster, id, self.now()))).await
     }
 
-    fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>> {
-        resolved(Ok(self.tables().hold(cluster, id, self.now())))
+    async fn holds(&self, cluster: Option<&str>) -> StoreResult<Vec<HoldRow>> {
+        self.call("read holds", || Ok(self.tables().all_holds(cluster, self.now()))).await
     }
 
-    fn holds<'a>(&'a self, cluster: Option<&'a str>) -> StoreFuture<'a, Vec<HoldRow>> {
-        resolved(Ok(self.tables().all_holds(cluster, self.now())))
+    async fn live_holds(&self) -> StoreResult<LiveHolds> {
+        self.call("read live holds", || Ok(self.tables().live_holds(None, self.now()))).await
     }
 
-    fn live_holds(&self) -> StoreFuture<'_, LiveHolds> {
-        resolved(Ok(self.tables().live_holds(None, self.now())))
+    async fn write_hold(&self, lease: &Lease, status: &HoldStatusRow) -> StoreResult<()> {
+        self.write("write a hold", lease, |lease| self.tables().write_hold(lease, status, self.now())).await
     }
 
-    fn write_hold<'a>(&'a self, lease: &'a Lease, status: &'a HoldStatusRow) -> StoreFuture<'a, ()> {
-        resolved(self.tables().write_hold(lease, status, self.now()))
+    async fn recent_attempts(&self, scope: &Scope, within: Duration) -> StoreResult<Vec<RecentAttempt>> {
+        self.call("read past launches", || Ok(self.tables().recent_attempts(scope, milliseconds(within), self.now())))
+            .await
     }
 
-    fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
-        resolved(Ok(self.tables().recent_attempts(scope, milliseconds(within), self.now())))
+    async fn recent_moves(&self, scope: &Scope, within: Duration) -> StoreResult<Vec<String>> {
+        self.call("read recent moves", || Ok(self.tables().recent_moves(scope, milliseconds(within), self.now()))).await
     }
 
-    fn recent_moves<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<String>> {
-        resolved(Ok(self.tables().recent_moves(scope, milliseconds(within), self.now())))
+    async fn prune(&self, retention: &Retention) -> StoreResult<Pruned> {
+        self.call("prune old rows", || Ok(self.tables().prune(retention, self.now()))).await
     }
 
-    fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
-        resolved(Ok(self.tables().prune(retention, self.now())))
+    async fn change_offerings(&self, region: &str, changes: &[OfferingChange]) -> StoreResult<()> {
+        self.call("write outcomes of offerings", || {
+            let changed = self.tables().change_offerings(region, changes, self.now());
+            self.announce(changed, |changes| changes.offerings += 1);
+            Ok(())
+        })
+        .await
     }
 
-    fn change_offerings<'a>(&'a self, region: &'a str, changes: &'a [OfferingChange]) -> StoreFuture<'a, ()> {
-        let changed = self.tables().change_offerings(region, changes, self.now());
-        if changed {
-            self.changes.publish(|changes| changes.offerings += 1);
-        }
-        resolved(Ok(()))
-    }
-
-    fn unavailable_offerings<'a>(
-        &'a self,
-        region: &'a str,
-        account: &'a str,
+    async fn unavailable_offerings(
+        &self,
+        region: &str,
+        account: &str,
         within: Duration,
-    ) -> StoreFuture<'a, Vec<OfferingRow>> {
-        resolved(Ok(self.tables().unavailable_offerings(region, account, milliseconds(within), self.now())))
+    ) -> StoreResult<Vec<OfferingRow>> {
+        self.call("read unavailable offerings", || {
+            Ok(self.tables().unavailable_offerings(region, account, milliseconds(within), self.now()))
+        })
+        .await
     }
 
-    fn claim_offering_probes<'a>(
-        &'a self,
-        region: &'a str,
-        keys: &'a [OfferingKey],
-        holder: &'a str,
+    async fn claim_offering_probes(
+        &self,
+        region: &str,
+        keys: &[OfferingKey],
+        holder: &str,
         lease: Duration,
-    ) -> StoreFuture<'a, Vec<ProbeAnswer>> {
-        resolved(Ok(self.tables().claim_probes(region, keys, holder, milliseconds(lease), self.now())))
+    ) -> StoreResult<Vec<ProbeAnswer>> {
+        self.call("claim probes", || {
+            Ok(self.tables().claim_probes(region, keys, holder, milliseconds(lease), self.now()))
+        })
+        .await
     }
 
-    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64> {
-        let id = self.tables().freeze(order, self.now());
-        self.freezes_changed();
-        resolved(Ok(id))
+    async fn freeze(&self, order: &FreezeOrder) -> StoreResult<i64> {
+        self.call("freeze", || {
+            let id = self.tables().freeze(order, self.now());
+            self.announce(true, |changes| changes.freezes += 1);
+            Ok(id)
+        })
+        .await
     }
 
-    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> StoreFuture<'a, bool> {
-        let found = self.tables().thaw(id, by, self.now());
-        if found {
-            self.freezes_changed();
-        }
-        resolved(Ok(found))
+    async fn thaw(&self, id: i64, by: &str) -> StoreResult<bool> {
+        self.call("thaw", || {
+            let found = self.tables().thaw(id, by, self.now());
+            self.announce(found, |changes| changes.freezes += 1);
+            Ok(found)
+        })
+        .await
     }
 
-    fn freezes(&self) -> StoreFuture<'_, Vec<Freeze>> {
-        resolved(Ok(self.tables().active_freezes(self.now())))
+    async fn freezes(&self) -> StoreResult<Vec<Freeze>> {
+        self.call("read freezes", || Ok(self.tables().active_freezes(self.now()))).await
     }
 
-    fn put_listing<'a>(
-        &'a self,
-        lease: &'a Lease,
-        ago: Duration,
-        machines: &'a [ListedInstanceRow],
-    ) -> StoreFuture<'a, bool> {
-        resolved(self.tables().put_listing(lease, ago, machines, self.now()))
+    async fn put_listing(&self, lease: &Lease, ago: Duration, machines: &[ListedInstanceRow]) -> StoreResult<bool> {
+        self.write("write listing", lease, |lease| self.tables().put_listing(lease, ago, machines, self.now())).await
     }
 
-    fn latest_listing<'a>(
-        &'a self,
-        scope: &'a Scope,
-        clusters: &'a [String],
-    ) -> StoreFuture<'a, Option<StoredListing>> {
-        resolved(Ok(self.tables().latest_listing(scope, clusters, self.now())))
+    async fn latest_listing(&self, scope: &Scope, clusters: &[String]) -> StoreResult<Option<StoredListing>> {
+        self.call("read a listing", || Ok(self.tables().latest_listing(scope, clusters, self.now()))).await
     }
 
-    fn put_interruptions<'a>(&'a self, scope: &'a Scope, rows: &'a [InterruptionRow]) -> StoreFuture<'a, u64> {
-        resolved(Ok(self.tables().put_interruptions(scope, rows, self.now())))
+    async fn put_interruptions(&self, scope: &Scope, rows: &[InterruptionRow]) -> StoreResult<u64> {
+        self.call("write interruptions", || Ok(self.tables().put_interruptions(scope, rows, self.now()))).await
     }
 
-    fn interruptions<'a>(
-        &'a self,
-        scope: &'a Scope,
-        after: u64,
-        within: Duration,
-    ) -> StoreFuture<'a, Vec<StoredInterruption>> {
-        resolved(Ok(self.tables().interruptions_after(scope, after, within, self.now())))
+    async fn interruptions(&self, scope: &Scope, after: u64, within: Duration) -> StoreResult<Vec<StoredInterruption>> {
+        self.call("read interruptions", || Ok(self.tables().interruptions_after(scope, after, within, self.now())))
+            .await
     }
 
-    fn create_browser_session<'a>(&'a self, row: &'a BrowserSessionRow) -> StoreFuture<'a, ()> {
-        let now = self.now();
-        self.tables().browser_sessions.create(row, now);
-        resolved(Ok(()))
+    async fn create_browser_session(&self, row: &BrowserSessionRow) -> StoreResult<()> {
+        self.call("store a browser session", || {
+            let now = self.now();
+            self.tables().browser_sessions.create(row, now);
+            Ok(())
+        })
+        .await
     }
 
-    fn browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, Option<BrowserSessionRow>> {
-        resolved(Ok(self.tables().browser_sessions.find(id_sha256)))
+    async fn browser_session(&self, id_sha256: &[u8]) -> StoreResult<Option<BrowserSessionRow>> {
+        self.call("read a browser session", || Ok(self.tables().browser_sessions.find(id_sha256))).await
     }
 
-    fn delete_browser_session<'a>(&'a self, id_sha256: &'a [u8]) -> StoreFuture<'a, ()> {
-        self.tables().browser_sessions.delete(id_sha256);
-        resolved(Ok(()))
+    async fn delete_browser_session(&self, id_sha256: &[u8]) -> StoreResult<()> {
+        self.call("delete a browser session", || Ok(self.tables().browser_sessions.delete(id_sha256))).await
     }
 
-    fn delete_browser_sessions_of<'a>(&'a self, client: &'a str, credential: &'a str) -> StoreFuture<'a, ()> {
-        self.tables().browser_sessions.delete_of(client, credential);
-        resolved(Ok(()))
+    async fn delete_browser_sessions_of(&self, client: &str, credential: &str) -> StoreResult<()> {
+        self.call("delete the browser sessions of a client", || {
+            Ok(self.tables().browser_sessions.delete_of(client, credential))
+        })
+        .await
     }
 
-    fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {
-        let now = self.now();
-        self.tables().outcomes.put(rows, now);
-        resolved(Ok(()))
+    async fn put_launch_outcomes(&self, rows: &[OutcomeRow]) -> StoreResult<()> {
+        self.call("write outcomes of launches", || {
+            let now = self.now();
+            self.tables().outcomes.put(rows, now);
+            Ok(())
+        })
+        .await
     }
 
-    fn launch_outcomes(&self, after: u64, within: Duration) -> StoreFuture<'_, Vec<StoredOutcome>> {
-        let now = self.now();
-        resolved(Ok(self.tables().outcomes.after(after, within, now)))
+    async fn launch_outcomes(&self, after: u64, within: Duration) -> StoreResult<Vec<StoredOutcome>> {
+        self.call("read outcomes of launches", || {
+            let now = self.now();
+            Ok(self.tables().outcomes.after(after, within, now))
+        })
+        .await
     }
 
-    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
-        let released = self.tables().release_quarantine(cluster, by, self.now());
-        if released {
-            self.changes.publish(|changes| changes.releases += 1);
-        }
-        resolved(Ok(released))
+    async fn release_quarantine(&self, cluster: &str, by: &str) -> StoreResult<bool> {
+        self.call("release a quarantine", || {
+            let released = self.tables().release_quarantine(cluster, by, self.now());
+            self.announce(released, |changes| changes.releases += 1);
+            Ok(released)
+        })
+        .await
     }
 
-    fn clusters(&self) -> StoreFuture<'_, Vec<String>> {
-        resolved(Ok(self.tables().clusters()))
+    async fn clusters(&self) -> StoreResult<Vec<String>> {
+        self.call("read clusters", || Ok(self.tables().clusters())).await
     }
 
-    fn quarantine_releases(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
-        let tables = self.tables();
-        resolved(Ok(tables.releases.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))
+    async fn quarantine_releases(&self) -> StoreResult<Vec<(String, u64)>> {
+        self.call("read releases", || {
+            let tables = self.tables();
+            Ok(tables.releases.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect())
+        })
+        .await
     }
 
-    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
-        let confirmed = self.tables().confirm_removals(cluster, by, self.now());
-        if confirmed {
-            self.changes.publish(|changes| changes.releases += 1);
-        }
-        resolved(Ok(confirmed))
+    async fn confirm_removals(&self, cluster: &str, by: &str) -> StoreResult<bool> {
+        self.call("confirm removals", || {
+            let confirmed = self.tables().confirm_removals(cluster, by, self.now());
+            self.announce(confirmed, |changes| changes.releases += 1);
+            Ok(confirmed)
+        })
+        .await
     }
 
-    fn removal_confirmations(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
-        let tables = self.tables();
-        resolved(Ok(tables.confirmations.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect()))
+    async fn removal_confirmations(&self) -> StoreResult<Vec<(String, u64)>> {
+        self.call("read confirmations", || {
+            let tables = self.tables();
+            Ok(tables.confirmations.iter().map(|(cluster, number)| (cluster.clone(), *number)).collect())
+        })
+        .await
     }
 
-    fn put_counters<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> StoreFuture<'a, ()> {
-        self.tables().put_counters(process, machines, rows, self.now());
-        resolved(Ok(()))
+    async fn put_counters(&self, process: &str, machines: i64, rows: &[CounterRow]) -> StoreResult<()> {
+        self.call("write counters", || Ok(self.tables().put_counters(process, machines, rows, self.now()))).await
     }
 
-    fn remote_counters<'a>(&'a self, process: &'a str, within: Duration) -> StoreFuture<'a, RemoteCounters> {
-        resolved(Ok(self.tables().remote_counters(process, milliseconds(within), self.now())))
+    async fn remote_counters(&self, process: &str, within: Duration) -> StoreResult<RemoteCounters> {
+        self.call("read remote counters", || {
+            Ok(self.tables().remote_counters(process, milliseconds(within), self.now()))
+        })
+        .await
     }
 
-    fn take_call_tokens<'a>(&'a self, scope: &'a Scope, request: &'a TokenRequest) -> StoreFuture<'a, TokenGrant> {
-        resolved(Ok(self.tables().take_call_tokens(scope, request, self.now())))
+    async fn take_call_tokens(&self, scope: &Scope, request: &TokenRequest) -> StoreResult<TokenGrant> {
+        self.call("take tokens of the API budget", || {
+            Ok(self.tables().take_call_tokens(scope, &self.requested(request.clone()), self.now()))
+        })
+        .await
     }
 
-    fn record_throttle<'a>(
-        &'a self,
-        scope: &'a Scope,
-        bucket: &'a str,
-        limit: Limit,
-    ) -> StoreFuture<'a, ThrottledBucket> {
-        resolved(Ok(self.tables().record_throttle(scope, bucket, limit, self.now())))
+    async fn record_throttle(&self, scope: &Scope, bucket: &str, limit: Limit) -> StoreResult<ThrottledBucket> {
+        self.call("record a throttled call", || Ok(self.tables().record_throttle(scope, bucket, limit, self.now())))
+            .await
     }
 
-    fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {
-        resolved(Ok(self.tables().register_replica(row, self.now())))
+    async fn register_replica(&self, row: &ReplicaRow) -> StoreResult<Vec<ReplicaRow>> {
+        self.call("register replica", || Ok(self.tables().register_replica(row, self.now()))).await
     }
 
-    fn other_replicas<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, Vec<ReplicaRow>> {
-        resolved(Ok(self.tables().other_replicas(instance, self.now())))
+    async fn other_replicas(&self, instance: &str) -> StoreResult<Vec<ReplicaRow>> {
+        self.call("read replicas", || Ok(self.tables().other_replicas(instance, self.now()))).await
     }
 
-    fn put_cluster_summaries<'a>(&'a self, summaries: &'a [ClusterSummaryRow]) -> StoreFuture<'a, ()> {
-        self.tables().put_cluster_summaries(summaries);
-        resolved(Ok(()))
+    async fn put_cluster_summaries(&self, summaries: &[ClusterSummaryRow]) -> StoreResult<()> {
+        self.call("write cluster summaries", || Ok(self.tables().put_cluster_summaries(summaries))).await
     }
 
-    fn cluster_summaries(&self) -> StoreFuture<'_, Vec<ClusterSummaryRow>> {
-        resolved(Ok(self.tables().cluster_summaries()))
+    async fn cluster_summaries(&self) -> StoreResult<Vec<ClusterSummaryRow>> {
+        self.call("read cluster summaries", || Ok(self.tables().cluster_summaries())).await
     }
 
-    fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()> {
-        self.tables().audit.push(entry.clone());
-        resolved(Ok(()))
+    async fn append_audit(&self, entry: &AuditEntry) -> StoreResult<()> {
+        self.call("write an audit line", || Ok(self.tables().audit.push(entry.clone()))).await
     }
 
-    fn read_audit(&self, limit: u32, before: Option<i64>) -> StoreFuture<'_, Vec<AuditRow>> {
-        resolved(Ok(self.tables().read_audit(limit, before)))
+    async fn read_audit(&self, limit: u32, before: Option<i64>) -> StoreResult<Vec<AuditRow>> {
+        self.call("read the audit", || Ok(self.tables().read_audit(limit, before))).await
     }
 
     fn changes(&self) -> BoxStream<'static, Changes> {
-        self.changes.subscribe()
+        self.shared.changes.subscribe()
     }
 
-    fn touch_replica<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
-        self.tables().touch_replica(instance, self.now());
-        resolved(Ok(()))
+    async fn touch_replica(&self, instance: &str) -> StoreResult<()> {
+        self.call("touch replica", || Ok(self.tables().touch_replica(instance, self.now()))).await
     }
 }

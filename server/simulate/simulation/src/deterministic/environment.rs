@@ -2,7 +2,7 @@
 //! ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -115,9 +115,7 @@ pub(super) struct EnvironmentLedger {
 /// Cloud, store and faults.
 pub(super) struct Environment {
     pub(super) clock_source: Arc<VirtualClock>,
-    /// The store, and the empty one that replaces it after a wipe.
-    stores: [MemoryStore; 2],
-    wiped: AtomicUsize,
+    store: MemoryStore,
     cloud: Mutex<SimulatedCloud>,
     active_faults: Mutex<BTreeMap<EnvironmentFault, (Timestamp, i64)>>,
     ledger: Mutex<EnvironmentLedger>,
@@ -132,8 +130,7 @@ impl Environment {
         let clock = Arc::clone(&clock_source);
         let since_start = move || Duration::from_millis(clock.now().as_millis().unsigned_abs());
         Self {
-            stores: [MemoryStore::with_clock(since_start.clone()), MemoryStore::with_clock(since_start)],
-            wiped: AtomicUsize::new(0),
+            store: MemoryStore::with_clock(since_start),
             clock_source,
             cloud: Mutex::new(cloud),
             active_faults: Mutex::default(),
@@ -145,12 +142,12 @@ impl Environment {
     }
 
     pub(super) fn store(&self) -> &MemoryStore {
-        &self.stores[self.wiped.load(Ordering::Relaxed)]
+        &self.store
     }
 
-    /// Replaces the store by an empty one, once.
+    /// Empties the store.
     pub(super) fn wipe_store(&self) {
-        self.wiped.store(1, Ordering::Relaxed);
+        self.store.wipe();
         self.ledger().outcomes.iter_mut().for_each(|ended| ended.published_at = None);
     }
 

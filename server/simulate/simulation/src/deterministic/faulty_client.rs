@@ -1,32 +1,31 @@
-//! The store and cloud client of one process: each call takes time in both directions, and faults
+//! The cloud client of one process, and what is between it and the store: each call takes time in both directions, and faults
 //! apply in between.
 //!
 //! If the process dies, a call that has not arrived is lost, and the answer of one that has arrived
 //! is lost.
 
-mod store;
-
+use std::any::Any;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
-use futures::future::FutureExt;
 use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{ClusterName, Text};
 
-use super::environment::{CloudAction, CloudCall, Environment, EnvironmentFault, ProcessId, locked};
+use super::environment::{CloudAction, CloudCall, Environment, EnvironmentFault, LeaseOwner, ProcessId, locked};
 use super::guard::Guard;
-use ::store::lease::Lease;
-use ::store::memory::MemoryStore;
-use ::store::{StoreError, StoreFuture};
+use store::counters::RemoteCounters;
+use store::lease::{Lease, LeaseOutcome};
+use store::memory::Interceptor;
+use store::{StoreError, StoreResult};
 
 /// One-way latency to the store, least and most, in milliseconds.
 const STORE_MS: (i64, i64) = (1, 15);
 const CLOUD_MS: (i64, i64) = (20, 600);
 
-/// Client of one process for store and cloud.
+/// Client of one process for the cloud, and [interceptor](Interceptor) of its calls to the store.
 pub(super) struct FaultyClient {
     environment: Arc<Environment>,
     process_id: ProcessId,
@@ -57,53 +56,6 @@ impl FaultyClient {
         !locked(&self.events).is_empty()
     }
 
-    fn call_store<'a, T: Send + 'a>(
-        &'a self,
-        what: &'static str,
-        act: impl FnOnce(&'a MemoryStore) -> StoreFuture<'a, T> + Send + 'a,
-    ) -> StoreFuture<'a, T> {
-        async move {
-            let slow = self.environment.active_fault(EnvironmentFault::StoreSlow).unwrap_or(0);
-            self.environment.delay((STORE_MS.0 + slow, STORE_MS.1 + slow)).await;
-            if self.environment.active_fault(EnvironmentFault::StoreDown).is_some() {
-                self.environment.count_effect("store calls refused");
-                return Err(failed(what));
-            }
-            let answer = act(self.environment.store()).await;
-            self.environment.delay(STORE_MS).await;
-            if self.environment.fault_hits(EnvironmentFault::StoreAmbiguous) {
-                self.environment.count_effect("store answers lost");
-                return Err(failed(what));
-            }
-            answer
-        }
-        .boxed()
-    }
-
-    /// The lease as presented to the store; with the guard `store-epoch` off, as if it were
-    /// current.
-    fn presented_lease(&self, lease: &Lease) -> Lease {
-        let cluster = lease.scope.cluster_name().unwrap_or_default();
-        let held = self.environment.ledger().held.get(cluster).copied();
-        match (self.off, held) {
-            (Some(Guard::StoreEpoch), Some(held)) => {
-                Lease { epoch: held.epoch, owner: owner(held.by.process), ..lease.clone() }
-            }
-            _ => lease.clone(),
-        }
-    }
-
-    /// Checks the answer of a write under `lease`; one that the store should have rejected is
-    /// recorded.
-    fn check_write(&self, lease: &Lease, answer: Result<(), StoreError>) -> Result<(), StoreError> {
-        let cluster = lease.scope.cluster_name().unwrap_or_default();
-        let mut ledger = self.environment.ledger();
-        if answer.is_ok() && ledger.held.get(cluster).is_some_and(|held| held.epoch > lease.epoch) {
-            ledger.late_writes.insert(ClusterName::from(cluster));
-        }
-        answer
-    }
-
     /// Records what `list` lacks. With the guard `inspection` off, an answer by id repeats the
     /// listing; with `lists` off as well, because a failed listing does no harm otherwise.
     fn record_unlisted(&self, list: &[Instance]) {
@@ -125,6 +77,67 @@ impl FaultyClient {
             return Err(CloudError::RequestLimitExceeded { retry_after_ms: 2_000 });
         }
         Ok(())
+    }
+}
+
+#[tonic::async_trait]
+impl Interceptor for FaultyClient {
+    async fn before(&self, call: &'static str) -> StoreResult<()> {
+        let slow = self.environment.active_fault(EnvironmentFault::StoreSlow).unwrap_or(0);
+        self.environment.delay((STORE_MS.0 + slow, STORE_MS.1 + slow)).await;
+        if self.environment.active_fault(EnvironmentFault::StoreDown).is_some() {
+            self.environment.count_effect("store calls refused");
+            return Err(failed(call));
+        }
+        Ok(())
+    }
+
+    async fn after(&self, call: &'static str) -> StoreResult<()> {
+        self.environment.delay(STORE_MS).await;
+        if self.environment.fault_hits(EnvironmentFault::StoreAmbiguous) {
+            self.environment.count_effect("store answers lost");
+            return Err(failed(call));
+        }
+        Ok(())
+    }
+
+    /// With the guard `store-epoch` off, a lease is presented as if it were current.
+    fn change_request(&self, request: &mut dyn Any) {
+        let (Some(Guard::StoreEpoch), Some(lease)) = (self.off, request.downcast_mut::<Lease>()) else { return };
+        let held = self.environment.ledger().held.get(lease.scope.cluster_name().unwrap_or_default()).copied();
+        if let Some(held) = held {
+            (lease.epoch, lease.owner) = (held.epoch, owner(held.by.process));
+        }
+    }
+
+    fn change_answer(&self, answer: &mut dyn Any) {
+        if let Some(Ok(LeaseOutcome::Granted { lease, open })) = answer.downcast_mut::<StoreResult<LeaseOutcome>>() {
+            match self.off {
+                Some(Guard::Recovery) => open.intents.clear(),
+                Some(Guard::Extents) => open.extent = None,
+                // The records stand in for plans that know of machines in flight.
+                Some(Guard::Replacements | Guard::InFlight) => open.replacements.clear(),
+                _ => {}
+            }
+            if let Some(cluster) = lease.scope.cluster_name() {
+                let held = LeaseOwner { by: self.process_id, epoch: lease.epoch };
+                self.environment.ledger().held.insert(ClusterName::from(cluster), held);
+            }
+        }
+        if let (Some(Guard::RemoteCounters), Some(counters)) =
+            (self.off, answer.downcast_mut::<StoreResult<RemoteCounters>>())
+        {
+            *counters = Ok(RemoteCounters::default());
+        }
+    }
+
+    /// Records a write that the store should have refused.
+    fn written(&self, lease: &Lease) {
+        let cluster = lease.scope.cluster_name().unwrap_or_default();
+        let mut ledger = self.environment.ledger();
+        if ledger.held.get(cluster).is_some_and(|held| held.epoch > lease.epoch) {
+            ledger.late_writes.insert(ClusterName::from(cluster));
+        }
     }
 }
 

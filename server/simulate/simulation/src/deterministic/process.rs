@@ -182,7 +182,7 @@ impl Server {
                 let log = DecisionLog::default();
                 let (fence, held_leases) = (Arc::new(fence), Arc::default());
                 Arc::new(CallRunner {
-                    store: cloud_client.clone(),
+                    store: Arc::new(events.environment.store().intercepted(cloud_client.clone())),
                     cloud: cloud_client.clone(),
                     lease,
                     fence,
@@ -275,12 +275,11 @@ impl Server {
         if self.ready && self.ignores_freezes {
             return;
         }
-        let (cloud_client, clock_source) =
-            (Arc::clone(&self.cloud_client), Arc::clone(&events.environment.clock_source));
+        let (store, clock_source) = (Arc::clone(&self.runner.store), Arc::clone(&events.environment.clock_source));
         self.spawn_task(events, async move {
             let mut known = KnownFreezes::new();
             loop {
-                match change_feed::read_freezes(&*cloud_client, &mut known).await {
+                match change_feed::read_freezes(&*store, &mut known).await {
                     Ok(event) => break Input::Session(event),
                     Err(_) => clock_source.sleep(ASK_AGAIN_AFTER.get()).await,
                 }

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 
 use super::connection::{PostgresStore, commit};
 use super::conversion::{database, milliseconds};
-use store::StoreError;
+use store::StoreResult;
 use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use store::lease::Scope;
 
@@ -17,7 +17,7 @@ const THROTTLE: &str = "write a throttled call to the API budget";
 const LANES: usize = PriorityLane::ALL.len();
 
 impl PostgresStore {
-    pub(super) async fn take_tokens(&self, scope: &Scope, request: &TokenRequest) -> Result<TokenGrant, StoreError> {
+    pub(super) async fn take_tokens(&self, scope: &Scope, request: &TokenRequest) -> StoreResult<TokenGrant> {
         let key = scope.key();
         let mut transaction = self.begin(TAKE).await?;
         let (mut bucket, now) = lock_bucket(&mut transaction, &key, &request.bucket, request.limit, TAKE).await?;
@@ -57,7 +57,7 @@ impl PostgresStore {
         scope: &Scope,
         bucket: &str,
         limit: Limit,
-    ) -> Result<ThrottledBucket, StoreError> {
+    ) -> StoreResult<ThrottledBucket> {
         let key = scope.key();
         let mut transaction = self.begin(THROTTLE).await?;
         let (mut kept, now) = lock_bucket(&mut transaction, &key, bucket, limit, THROTTLE).await?;
@@ -75,7 +75,7 @@ async fn lock_bucket(
     bucket: &str,
     limit: Limit,
     what: &'static str,
-) -> Result<(Bucket, Timestamp), StoreError> {
+) -> StoreResult<(Bucket, Timestamp)> {
     loop {
         let found = sqlx::query!(
             r#"SELECT level, kept, rate, at_ms, throttled_ms, milliseconds(clock_timestamp()) AS "now!"
@@ -113,7 +113,7 @@ async fn write_bucket(
     bucket: &str,
     values: &Bucket,
     what: &'static str,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     let BucketRow { level, kept, rate, at, throttled } = *values.row();
     let written = sqlx::query!(
         "UPDATE api_buckets SET level = $3, kept = $4, rate = $5, at_ms = $6, throttled_ms = $7
@@ -136,7 +136,7 @@ async fn write_waiting(
     request: &TokenRequest,
     left: &Waiting,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     let queues = PriorityLane::ALL.map(|lane| left.lane(lane));
     let written = sqlx::query!(
         "INSERT INTO api_waiters (scope, bucket, process, counts, since_ms, expires_ms) VALUES ($1, $2, $3, $4, $5, $6)

@@ -9,7 +9,7 @@ use sqlx::{ConnectOptions, Connection};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use store::StoreError;
+use store::{StoreError, StoreResult};
 
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -28,7 +28,7 @@ fn is_url(url: &str) -> bool {
 ///
 /// # Errors
 /// [`StoreError::Connection`], without the URL: it may have a password.
-pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
+pub(super) fn options(url: &str) -> StoreResult<PgConnectOptions> {
     let invalid = |why: String| StoreError::Connection {
         target: "PostgreSQL".to_owned(),
         why,
@@ -47,7 +47,7 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Connection`].
-pub(super) async fn wait_for(options: &PgConnectOptions, wait: Duration) -> Result<(), StoreError> {
+pub(super) async fn wait_for(options: &PgConnectOptions, wait: Duration) -> StoreResult<()> {
     let (target, begun) = (describe(options), Instant::now());
     let mut is_waiting = false;
     loop {

@@ -6,9 +6,9 @@
 
 use prost::Message;
 
-use store::StoreError;
 use store::compression::MAX_WITH_DICTIONARY;
 use store::log::{BlobHash, DecisionRow, LogChunk, Replay};
+use store::{StoreError, StoreResult};
 
 /// Request and claim order of a launch.
 #[derive(Clone, PartialEq, Message)]
@@ -59,7 +59,7 @@ struct ReplayBody {
 }
 
 impl LaunchOrders {
-    pub(super) fn read(text: &[u8], what: &'static str) -> Result<Self, StoreError> {
+    pub(super) fn read(text: &[u8], what: &'static str) -> StoreResult<Self> {
         Self::decode(text).map_err(|_| unreadable(what, "a launch in an unknown encoding"))
     }
 }
@@ -77,12 +77,12 @@ impl DecisionBody {
         }
     }
 
-    pub(super) fn read(text: &[u8], what: &'static str) -> Result<Self, StoreError> {
+    pub(super) fn read(text: &[u8], what: &'static str) -> StoreResult<Self> {
         Self::decode(text).map_err(|_| unreadable(what, "a decision in an unknown encoding"))
     }
 
     /// The decision without the values of its own columns.
-    pub(super) fn decision(self, what: &'static str) -> Result<DecisionRow, StoreError> {
+    pub(super) fn decision(self, what: &'static str) -> StoreResult<DecisionRow> {
         let replay = self.replay.map(|replay| replay.read(what)).transpose()?;
         let Self { summary, report, moves, effects, .. } = self;
         Ok(DecisionRow { summary, report, replay, moves, effects, ..DecisionRow::default() })
@@ -110,7 +110,7 @@ impl ReplayBody {
         }
     }
 
-    fn read(self, what: &'static str) -> Result<Replay, StoreError> {
+    fn read(self, what: &'static str) -> StoreResult<Replay> {
         Ok(Replay {
             segment: self.segment,
             sequence: self.sequence,
@@ -125,7 +125,7 @@ impl ReplayBody {
     }
 }
 
-pub(super) fn hash(bytes: Vec<u8>, what: &'static str) -> Result<BlobHash, StoreError> {
+pub(super) fn hash(bytes: Vec<u8>, what: &'static str) -> StoreResult<BlobHash> {
     let length = bytes.len();
     bytes.try_into().map(BlobHash).map_err(|_| unreadable(what, &format!("a hash of {length} bytes")))
 }

@@ -2,7 +2,7 @@
 
 use super::connection::{PostgresStore, commit};
 use super::conversion::database;
-use store::StoreError;
+use store::StoreResult;
 use store::browser_sessions::{BrowserSessionRow, MAX_SESSIONS_PER_CLIENT};
 
 const CREATE: &str = "store a browser session";
@@ -10,7 +10,7 @@ const READ: &str = "read a browser session";
 const DELETE: &str = "delete a browser session";
 
 impl PostgresStore {
-    pub(super) async fn write_browser_session(&self, row: &BrowserSessionRow) -> Result<(), StoreError> {
+    pub(super) async fn write_browser_session(&self, row: &BrowserSessionRow) -> StoreResult<()> {
         let mut transaction = self.begin(CREATE).await?;
         let written = sqlx::query!(
             "INSERT INTO browser_sessions (id_sha256, key_sha256, client, credential, expires_at)
@@ -34,7 +34,7 @@ impl PostgresStore {
         commit(transaction, CREATE).await
     }
 
-    pub(super) async fn read_browser_session(&self, id_sha256: &[u8]) -> Result<Option<BrowserSessionRow>, StoreError> {
+    pub(super) async fn read_browser_session(&self, id_sha256: &[u8]) -> StoreResult<Option<BrowserSessionRow>> {
         let row = sqlx::query!(
             r#"SELECT id_sha256, key_sha256, client, credential, (extract(epoch FROM expires_at) * 1000)::bigint AS "expires_ms!"
                FROM browser_sessions WHERE id_sha256 = $1"#,
@@ -50,13 +50,13 @@ impl PostgresStore {
         }))
     }
 
-    pub(super) async fn remove_browser_session(&self, id_sha256: &[u8]) -> Result<(), StoreError> {
+    pub(super) async fn remove_browser_session(&self, id_sha256: &[u8]) -> StoreResult<()> {
         let deleted = sqlx::query!("DELETE FROM browser_sessions WHERE id_sha256 = $1", id_sha256);
         deleted.execute(&self.pool).await.map_err(database(DELETE))?;
         Ok(())
     }
 
-    pub(super) async fn remove_browser_sessions_of(&self, client: &str, credential: &str) -> Result<(), StoreError> {
+    pub(super) async fn remove_browser_sessions_of(&self, client: &str, credential: &str) -> StoreResult<()> {
         let deleted =
             sqlx::query!("DELETE FROM browser_sessions WHERE client = $1 AND credential = $2", client, credential);
         deleted.execute(&self.pool).await.map_err(database(DELETE))?;

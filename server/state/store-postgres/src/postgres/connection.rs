@@ -12,9 +12,9 @@ use super::conversion::{column, database};
 use super::dictionaries::Dictionaries;
 use super::timeouts::ACQUIRE_TIMEOUT;
 use super::{attempt, schema, signals};
-use store::StoreError;
 use store::guardrails::Changes;
 use store::lease::Lease;
+use store::{StoreError, StoreResult};
 
 /// Session settings of every connection. Statements take milliseconds: one that takes seconds
 /// blocks others of its scope and is aborted. A session that is idle in a transaction belongs to a
@@ -57,7 +57,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// As [`PostgresStore::connect_with`].
-    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+    pub async fn connect(url: &str) -> StoreResult<Self> {
         Self::connect_with(url, &Settings::default()).await
     }
 
@@ -67,7 +67,7 @@ impl PostgresStore {
     /// [`StoreError::Connection`] when no connection can be opened; [`StoreError::Migration`],
     /// [`StoreError::SchemaTooOld`] and [`StoreError::SchemaTooNew`] when program and schema are
     /// incompatible.
-    pub async fn connect_with(url: &str, settings: &Settings) -> Result<Self, StoreError> {
+    pub async fn connect_with(url: &str, settings: &Settings) -> StoreResult<Self> {
         const WHAT: &str = "connect to PostgreSQL";
         let target = attempt::options(url)?.application_name(&settings.name);
         attempt::wait_for(&target, settings.wait).await?;
@@ -90,7 +90,7 @@ impl PostgresStore {
         Ok(Self { pool, changes, dictionaries: Arc::default(), _signal_task: Arc::new(signal_task) })
     }
 
-    pub(super) async fn begin(&self, what: &'static str) -> Result<Transaction<'static, Postgres>, StoreError> {
+    pub(super) async fn begin(&self, what: &'static str) -> StoreResult<Transaction<'static, Postgres>> {
         self.pool.begin().await.map_err(database(what))
     }
 
@@ -99,7 +99,7 @@ impl PostgresStore {
         &self,
         lease: &Lease,
         what: &'static str,
-    ) -> Result<Transaction<'static, Postgres>, StoreError> {
+    ) -> StoreResult<Transaction<'static, Postgres>> {
         let mut transaction = self.begin(what).await?;
         lock_lease(&mut transaction, lease, what).await?;
         Ok(transaction)
@@ -107,7 +107,7 @@ impl PostgresStore {
 }
 
 /// Locks the lease for the rest of the transaction, against acquisitions and concurrent writes.
-async fn lock_lease(connection: &mut PgConnection, lease: &Lease, what: &'static str) -> Result<(), StoreError> {
+async fn lock_lease(connection: &mut PgConnection, lease: &Lease, what: &'static str) -> StoreResult<()> {
     let held = sqlx::query_scalar!(
         r#"SELECT hold_lease($1, $2, $3) AS "held!""#,
         lease.scope.key(),
@@ -118,6 +118,6 @@ async fn lock_lease(connection: &mut PgConnection, lease: &Lease, what: &'static
     if held { Ok(()) } else { Err(StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch }) }
 }
 
-pub(super) async fn commit(transaction: Transaction<'static, Postgres>, what: &'static str) -> Result<(), StoreError> {
+pub(super) async fn commit(transaction: Transaction<'static, Postgres>, what: &'static str) -> StoreResult<()> {
     transaction.commit().await.map_err(database(what))
 }

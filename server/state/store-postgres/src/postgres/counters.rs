@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::connection::PostgresStore;
 use super::conversion::{database, milliseconds};
-use store::StoreError;
+use store::StoreResult;
 use store::counters::{BUCKET_MS, CounterRow, CounterValues, INSTANCE_COUNT_TTL, RemoteCounters};
 
 const WRITE: &str = "write the fleet counters";
@@ -12,12 +12,7 @@ const READ: &str = "read the remote fleet counters";
 
 impl PostgresStore {
     /// A bucket keeps its first timestamp: later updates change no indexed column.
-    pub(super) async fn write_counters(
-        &self,
-        process: &str,
-        machines: i64,
-        rows: &[CounterRow],
-    ) -> Result<(), StoreError> {
+    pub(super) async fn write_counters(&self, process: &str, machines: i64, rows: &[CounterRow]) -> StoreResult<()> {
         let column = |of: fn(&CounterRow) -> i64| rows.iter().map(of).collect::<Vec<i64>>();
         // On conflict `at` is unchanged, so that an update touches no indexed column.
         let written = sqlx::query!(
@@ -46,11 +41,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    pub(super) async fn read_remote_counters(
-        &self,
-        process: &str,
-        within: Duration,
-    ) -> Result<RemoteCounters, StoreError> {
+    pub(super) async fn read_remote_counters(&self, process: &str, within: Duration) -> StoreResult<RemoteCounters> {
         // Ages are computed by the database clock, so that the clocks of replicas need not agree.
         let rows = sqlx::query!(
             r#"SELECT (milliseconds(now()) - milliseconds(at)) / $3::bigint AS "age!", sum(joined)::bigint AS "joined!",

@@ -19,9 +19,9 @@ use sha2::{Digest, Sha256};
 use sqlx::postgres::{PgConnection, PgPool};
 
 use super::conversion::database;
-use store::StoreError;
 use store::compression::{self, MAX_WITH_DICTIONARY};
 use store::lease::Scope;
+use store::{StoreError, StoreResult};
 
 /// Interval of last-use updates: far shorter than the retention of dictionaries.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(12 * 3600);
@@ -130,7 +130,7 @@ impl Dictionaries {
         scope: &Scope,
         kind: RowKind,
         text: &[u8],
-    ) -> Result<CompressedText, StoreError> {
+    ) -> StoreResult<CompressedText> {
         if text.len() > MAX_WITH_DICTIONARY {
             return Ok(CompressedText::without_dictionary(text));
         }
@@ -163,7 +163,7 @@ impl Dictionaries {
         &self,
         connection: &mut PgConnection,
         compressed: impl Iterator<Item = &'p CompressedText>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         const WHAT: &str = "verify the compression dictionaries";
         let followed: BTreeMap<i64, Vec<u8>> = compressed
             .filter_map(|one| one.sample.as_ref())
@@ -227,7 +227,7 @@ impl Dictionaries {
     }
 }
 
-async fn insert(pool: &PgPool, text: &[u8]) -> Result<Dictionary, StoreError> {
+async fn insert(pool: &PgPool, text: &[u8]) -> StoreResult<Dictionary> {
     let bytes = compression::compress(&[], text);
     let made = sqlx::query_scalar!("INSERT INTO samples (bytes) VALUES ($1) RETURNING number", bytes);
     let number = made.fetch_one(pool).await.map_err(database("write a compression dictionary"))?;
@@ -236,7 +236,7 @@ async fn insert(pool: &PgPool, text: &[u8]) -> Result<Dictionary, StoreError> {
 }
 
 /// Updates the last use of a dictionary at intervals.
-async fn touch(pool: &PgPool, sample: &Dictionary) -> Result<(), StoreError> {
+async fn touch(pool: &PgPool, sample: &Dictionary) -> StoreResult<()> {
     if sample.touched.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < TOUCH_INTERVAL {
         return Ok(());
     }
@@ -260,10 +260,7 @@ pub(super) struct DictionaryTexts(BTreeMap<i64, Vec<u8>>);
 
 impl DictionaryTexts {
     /// Reads the dictionaries with these numbers.
-    pub(super) async fn read(
-        connection: &mut PgConnection,
-        numbers: impl Iterator<Item = i64>,
-    ) -> Result<Self, StoreError> {
+    pub(super) async fn read(connection: &mut PgConnection, numbers: impl Iterator<Item = i64>) -> StoreResult<Self> {
         let mut numbers: Vec<i64> = numbers.collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -277,7 +274,7 @@ impl DictionaryTexts {
     }
 
     /// Decompresses a row's text; `what` names the operation in the error.
-    pub(super) fn decompress(&self, what: &'static str, packed: &StoredText) -> Result<Vec<u8>, StoreError> {
+    pub(super) fn decompress(&self, what: &'static str, packed: &StoredText) -> StoreResult<Vec<u8>> {
         let sample = match packed.sample {
             Some(number) => self.0.get(&number).map(Vec::as_slice),
             None => Some(&[][..]),

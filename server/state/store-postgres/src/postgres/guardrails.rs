@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use super::connection::{PostgresStore, commit};
 use super::conversion::database;
 use super::signals::{Signal, bump_signal};
-use store::StoreError;
+use store::StoreResult;
 use store::clock;
 use store::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope};
 use store::lease::Scope;
@@ -26,12 +26,7 @@ fn text(nonce: u128) -> String {
 }
 
 impl PostgresStore {
-    pub(super) async fn write_quarantine_release(
-        &self,
-        cluster: &str,
-        by: &str,
-        nonce: u128,
-    ) -> Result<bool, StoreError> {
+    pub(super) async fn write_quarantine_release(&self, cluster: &str, by: &str, nonce: u128) -> StoreResult<bool> {
         const WHAT: &str = "release a quarantine";
         let mut transaction = self.begin(WHAT).await?;
         let released = sqlx::query!(
@@ -49,13 +44,13 @@ impl PostgresStore {
         Ok(true)
     }
 
-    pub(super) async fn read_clusters(&self) -> Result<Vec<String>, StoreError> {
+    pub(super) async fn read_clusters(&self) -> StoreResult<Vec<String>> {
         let rows = sqlx::query_scalar!(r#"SELECT scope FROM leases WHERE owner <> '' ORDER BY scope COLLATE "C""#);
         let rows = rows.fetch_all(&self.pool).await.map_err(database("read the clusters"))?;
         Ok(rows.iter().filter_map(|scope| Some(Scope::parse(scope)?.cluster_name()?.to_owned())).collect())
     }
 
-    pub(super) async fn read_quarantine_releases(&self) -> Result<Vec<(String, u64)>, StoreError> {
+    pub(super) async fn read_quarantine_releases(&self) -> StoreResult<Vec<(String, u64)>> {
         const WHAT: &str = "read quarantine releases";
         let rows = sqlx::query!(r#"SELECT scope, number FROM quarantine_releases ORDER BY scope COLLATE "C""#);
         let rows = rows.fetch_all(&self.pool).await.map_err(database(WHAT))?;
@@ -65,7 +60,7 @@ impl PostgresStore {
         Ok(read.collect())
     }
 
-    pub(super) async fn write_confirmation(&self, cluster: &str, by: &str, nonce: u128) -> Result<bool, StoreError> {
+    pub(super) async fn write_confirmation(&self, cluster: &str, by: &str, nonce: u128) -> StoreResult<bool> {
         const WHAT: &str = "confirm removals";
         let mut transaction = self.begin(WHAT).await?;
         let confirmed = sqlx::query!(
@@ -83,7 +78,7 @@ impl PostgresStore {
         Ok(true)
     }
 
-    pub(super) async fn read_confirmations(&self) -> Result<Vec<(String, u64)>, StoreError> {
+    pub(super) async fn read_confirmations(&self) -> StoreResult<Vec<(String, u64)>> {
         const WHAT: &str = "read removal confirmations";
         let rows = sqlx::query!(r#"SELECT scope, number FROM removal_confirmations ORDER BY scope COLLATE "C""#);
         let rows = rows.fetch_all(&self.pool).await.map_err(database(WHAT))?;
@@ -93,7 +88,7 @@ impl PostgresStore {
         Ok(read.collect())
     }
 
-    pub(super) async fn write_freeze(&self, order: &FreezeOrder, nonce: u128) -> Result<i64, StoreError> {
+    pub(super) async fn write_freeze(&self, order: &FreezeOrder, nonce: u128) -> StoreResult<i64> {
         let (cluster, pool) = columns(&order.scope);
         let mut transaction = self.begin(FREEZE).await?;
         let written = sqlx::query_scalar!(
@@ -118,7 +113,7 @@ impl PostgresStore {
         Ok(id)
     }
 
-    pub(super) async fn end_freeze(&self, id: i64, by: &str, nonce: u128) -> Result<bool, StoreError> {
+    pub(super) async fn end_freeze(&self, id: i64, by: &str, nonce: u128) -> StoreResult<bool> {
         const WHAT: &str = "thaw";
         let mut transaction = self.begin(WHAT).await?;
         let thawed = sqlx::query!(
@@ -138,7 +133,7 @@ impl PostgresStore {
         Ok(true)
     }
 
-    pub(super) async fn read_freezes(&self) -> Result<Vec<Freeze>, StoreError> {
+    pub(super) async fn read_freezes(&self) -> StoreResult<Vec<Freeze>> {
         let rows = sqlx::query!(
             r#"SELECT id, cluster, pool, frozen_by, reason, milliseconds(since_at) AS "since_ms!",
                       milliseconds(until_at) AS until_ms, only_disruption
@@ -158,12 +153,12 @@ impl PostgresStore {
         Ok(read.collect())
     }
 
-    pub(super) async fn write_audit(&self, entry: &AuditEntry, nonce: u128) -> Result<(), StoreError> {
+    pub(super) async fn write_audit(&self, entry: &AuditEntry, nonce: u128) -> StoreResult<()> {
         let mut connection = self.pool.acquire().await.map_err(database(AUDIT))?;
         write_line(&mut connection, entry, nonce).await
     }
 
-    pub(super) async fn audit_rows(&self, limit: u32, before: Option<i64>) -> Result<Vec<AuditRow>, StoreError> {
+    pub(super) async fn audit_rows(&self, limit: u32, before: Option<i64>) -> StoreResult<Vec<AuditRow>> {
         let rows = sqlx::query!(
             r#"SELECT id, milliseconds(at) AS "at_ms!", who, what, scope, detail FROM audit
                WHERE id < $2 ORDER BY id DESC LIMIT $1"#,
@@ -179,11 +174,7 @@ impl PostgresStore {
     }
 }
 
-pub(super) async fn write_line(
-    connection: &mut PgConnection,
-    entry: &AuditEntry,
-    nonce: u128,
-) -> Result<(), StoreError> {
+pub(super) async fn write_line(connection: &mut PgConnection, entry: &AuditEntry, nonce: u128) -> StoreResult<()> {
     sqlx::query!(
         "INSERT INTO audit (nonce, at, who, what, scope, detail) VALUES ($1, moment($2), $3, $4, $5, $6)
          ON CONFLICT (nonce) DO NOTHING",
@@ -201,7 +192,7 @@ pub(super) async fn write_line(
 }
 
 /// Whether the audit log has the entry of this nonce.
-pub(super) async fn is_written(connection: &mut PgConnection, nonce: u128) -> Result<bool, StoreError> {
+pub(super) async fn is_written(connection: &mut PgConnection, nonce: u128) -> StoreResult<bool> {
     let read = sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM audit WHERE nonce = $1) AS "written!""#, text(nonce));
     read.fetch_one(connection).await.map_err(database(AUDIT))
 }

@@ -12,7 +12,7 @@ use store::holds::{
     HoldStatusRow, LiveHolds, NewHold, RETENTION_MS,
 };
 use store::lease::{Lease, Scope};
-use store::{StoreError, clock};
+use store::{StoreResult, clock};
 
 const CREATE: &str = "create a hold";
 const COMMAND: &str = "change a hold";
@@ -84,7 +84,7 @@ impl HoldColumns {
 }
 
 impl PostgresStore {
-    pub(super) async fn insert_hold(&self, new: &NewHold) -> Result<HoldCreation, StoreError> {
+    pub(super) async fn insert_hold(&self, new: &NewHold) -> StoreResult<HoldCreation> {
         let mut transaction = self.begin(CREATE).await?;
         lock_quota(&mut transaction, &new.client, CREATE).await?;
         if let Some(known) = by_request(&mut transaction, new).await? {
@@ -136,7 +136,7 @@ impl PostgresStore {
         (cluster, id): (&str, &str),
         version: Option<u64>,
         by: &HoldCaller,
-    ) -> Result<HoldCommand, StoreError> {
+    ) -> StoreResult<HoldCommand> {
         let scope = Scope::cluster(cluster).key();
         let mut transaction = self.begin(COMMAND).await?;
         lock_quota(&mut transaction, &by.name, COMMAND).await?;
@@ -179,7 +179,7 @@ impl PostgresStore {
         (cluster, id): (&str, &str),
         version: Option<u64>,
         by: &HoldCaller,
-    ) -> Result<HoldCommand, StoreError> {
+    ) -> StoreResult<HoldCommand> {
         let scope = Scope::cluster(cluster).key();
         let mut transaction = self.begin(COMMAND).await?;
         // The creator of a hold never changes.
@@ -207,12 +207,12 @@ impl PostgresStore {
         Ok(HoldCommand::Done(Box::new(row)))
     }
 
-    pub(super) async fn read_hold(&self, cluster: &str, id: &str) -> Result<Option<HoldRow>, StoreError> {
+    pub(super) async fn read_hold(&self, cluster: &str, id: &str) -> StoreResult<Option<HoldRow>> {
         let mut connection = self.pool.acquire().await.map_err(database(READ))?;
         by_id(&mut connection, &Scope::cluster(cluster).key(), id).await
     }
 
-    pub(super) async fn read_holds(&self, cluster: Option<&str>) -> Result<Vec<HoldRow>, StoreError> {
+    pub(super) async fn read_holds(&self, cluster: Option<&str>) -> StoreResult<Vec<HoldRow>> {
         let scope = cluster.map(|cluster| Scope::cluster(cluster).key());
         let rows = sqlx::query_as!(
             HoldColumns,
@@ -228,19 +228,19 @@ impl PostgresStore {
         Ok(rows.into_iter().map(HoldColumns::into_row).collect())
     }
 
-    pub(super) async fn read_live_holds(&self) -> Result<LiveHolds, StoreError> {
+    pub(super) async fn read_live_holds(&self) -> StoreResult<LiveHolds> {
         let mut connection = self.pool.acquire().await.map_err(database(READ))?;
         live(&mut connection, None).await
     }
 
-    pub(super) async fn write_hold_status(&self, lease: &Lease, status: &HoldStatusRow) -> Result<(), StoreError> {
+    pub(super) async fn write_hold_status(&self, lease: &Lease, status: &HoldStatusRow) -> StoreResult<()> {
         let mut transaction = self.begin_fenced(lease, WRITE).await?;
         write_statuses(&mut transaction, &lease.scope, std::slice::from_ref(status)).await?;
         commit(transaction, WRITE).await
     }
 
     /// Deletes holds that ended long ago.
-    pub(super) async fn prune_holds(&self) -> Result<(), StoreError> {
+    pub(super) async fn prune_holds(&self) -> StoreResult<()> {
         sqlx::query!(
             "DELETE FROM holds WHERE coalesce(ended_at, CASE WHEN committed_at IS NULL THEN expires_at END)
                       < clock_timestamp() - $1::bigint * interval '1 millisecond'",
@@ -254,7 +254,7 @@ impl PostgresStore {
 }
 
 /// One creation, or commit for another client, of a client at a time: two could exceed its quota together.
-async fn lock_quota(connection: &mut PgConnection, client: &str, what: &'static str) -> Result<(), StoreError> {
+async fn lock_quota(connection: &mut PgConnection, client: &str, what: &'static str) -> StoreResult<()> {
     let lock =
         sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('fleetwright holds ' || $1::text, 0))", client);
     lock.execute(connection).await.map_err(database(what))?;
@@ -273,7 +273,7 @@ enum Quota {
 }
 
 /// What is left of the quota of a client, who pays for the holds that it committed and for its own that are not committed.
-async fn remaining_quota(connection: &mut PgConnection, client: &str, quota: HoldQuota) -> Result<Quota, StoreError> {
+async fn remaining_quota(connection: &mut PgConnection, client: &str, quota: HoldQuota) -> StoreResult<Quota> {
     let held = sqlx::query!(
         r#"SELECT count(*) AS "holds!",
                   coalesce(sum(CASE WHEN ready THEN price ELSE greatest(price, coalesce(max_price, 0)) END), 0)::bigint AS "price!"
@@ -298,7 +298,7 @@ async fn beyond_quota(
     connection: &mut PgConnection,
     row: &HoldRow,
     by: &HoldCaller,
-) -> Result<Option<HoldCommand>, StoreError> {
+) -> StoreResult<Option<HoldCommand>> {
     // An active hold is ready: it counts with the price of its nodes.
     let price: i64 = row.status.places.iter().map(|place| place.price).sum();
     Ok(match remaining_quota(connection, &by.name, by.quota).await? {
@@ -310,12 +310,12 @@ async fn beyond_quota(
 }
 
 /// Writes who changed a hold. A call that is repeated after a lost answer changes nothing, and writes nothing.
-async fn audit(connection: &mut PgConnection, command: HoldAudit, row: &HoldRow, by: &str) -> Result<(), StoreError> {
+async fn audit(connection: &mut PgConnection, command: HoldAudit, row: &HoldRow, by: &str) -> StoreResult<()> {
     let entry = AuditEntry::hold(command, (&row.cluster, &row.id, &row.client), by, clock::now().as_millis());
     write_line(connection, &entry, nonce()).await
 }
 
-async fn by_request(connection: &mut PgConnection, new: &NewHold) -> Result<Option<HoldColumns>, StoreError> {
+async fn by_request(connection: &mut PgConnection, new: &NewHold) -> StoreResult<Option<HoldColumns>> {
     let row = sqlx::query_as!(
         HoldColumns,
         r#"SELECT id, scope, client, fingerprint, pod_sets, pods, dedicated, max_price,
@@ -330,7 +330,7 @@ async fn by_request(connection: &mut PgConnection, new: &NewHold) -> Result<Opti
     row.fetch_optional(connection).await.map_err(database(CREATE))
 }
 
-async fn by_id(connection: &mut PgConnection, scope: &str, id: &str) -> Result<Option<HoldRow>, StoreError> {
+async fn by_id(connection: &mut PgConnection, scope: &str, id: &str) -> StoreResult<Option<HoldRow>> {
     let row = sqlx::query_as!(
         HoldColumns,
         r#"SELECT id, scope, client, fingerprint, pod_sets, pods, dedicated, max_price,
@@ -348,7 +348,7 @@ async fn by_id(connection: &mut PgConnection, scope: &str, id: &str) -> Result<O
 
 /// The holds of a scope, or of all, that have not ended. The number of the list is read before the holds: it has every
 /// change that the number counts.
-pub(super) async fn live(connection: &mut PgConnection, scope: Option<&Scope>) -> Result<LiveHolds, StoreError> {
+pub(super) async fn live(connection: &mut PgConnection, scope: Option<&Scope>) -> StoreResult<LiveHolds> {
     let read = sqlx::query_scalar!("SELECT version FROM signals WHERE name = 'holds'");
     let read = read.fetch_one(&mut *connection).await.map_err(database(READ))?;
     let rows = sqlx::query_as!(
@@ -371,7 +371,7 @@ pub(super) async fn write_statuses(
     connection: &mut PgConnection,
     scope: &Scope,
     statuses: &[HoldStatusRow],
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     for HoldStatusRow { id, places, ready, message, end } in statuses {
         let end = end.map(|end| if end == HoldState::Expired { "expired" } else { "failed" });
         let targets: Vec<String> = places.iter().map(|place| place.target.clone()).collect();
@@ -402,7 +402,7 @@ pub(super) async fn write_statuses(
 }
 
 /// Ends the holds of a cluster whose name is free again.
-pub(super) async fn forget(connection: &mut PgConnection, scope: &str, what: &'static str) -> Result<(), StoreError> {
+pub(super) async fn forget(connection: &mut PgConnection, scope: &str, what: &'static str) -> StoreResult<()> {
     let ended = sqlx::query!(
         "UPDATE holds SET ended = 'failed', ended_at = clock_timestamp(), message = $2, version = version + 1
          WHERE scope = $1 AND ended_at IS NULL",

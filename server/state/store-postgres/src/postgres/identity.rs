@@ -7,20 +7,20 @@ use super::conversion::{column, database};
 use super::guardrails::{is_written, write_line};
 use super::signals::{Signal, bump_signal};
 use super::{holds, replacements};
-use store::StoreError;
+use store::StoreResult;
 use store::clock;
 use store::guardrails::AuditEntry;
 use store::identity::{ForgetOutcome, Identity, UidClaim, check_identity, yielded};
 use store::lease::{Lease, ObservedExtent, Scope};
 
 impl PostgresStore {
-    pub(super) async fn read_identities(&self, cluster: &str, uid: &str) -> Result<Vec<Identity>, StoreError> {
+    pub(super) async fn read_identities(&self, cluster: &str, uid: &str) -> StoreResult<Vec<Identity>> {
         const WHAT: &str = "read the cluster identity";
         let mut connection = self.pool.acquire().await.map_err(database(WHAT))?;
         identities(&mut connection, cluster, uid, WHAT).await
     }
 
-    pub(super) async fn write_identity(&self, lease: &Lease, uid: &str) -> Result<(), StoreError> {
+    pub(super) async fn write_identity(&self, lease: &Lease, uid: &str) -> StoreResult<()> {
         const WHAT: &str = "write the cluster identity";
         let mut transaction = self.begin_fenced(lease, WHAT).await?;
         let cluster = lease.scope.cluster_name().unwrap_or_default();
@@ -46,7 +46,7 @@ impl PostgresStore {
         uid: &str,
         is_trusted: bool,
         nonce: u128,
-    ) -> Result<UidClaim, StoreError> {
+    ) -> StoreResult<UidClaim> {
         const WHAT: &str = "claim the UID of a cluster";
         let mut transaction = self.begin(WHAT).await?;
         let bound = identities(&mut transaction, "", uid, WHAT).await?;
@@ -86,13 +86,7 @@ impl PostgresStore {
         Ok(UidClaim::Yielded { from: other.cluster })
     }
 
-    pub(super) async fn write_acceptance(
-        &self,
-        cluster: &str,
-        uid: &str,
-        by: &str,
-        nonce: u128,
-    ) -> Result<bool, StoreError> {
+    pub(super) async fn write_acceptance(&self, cluster: &str, uid: &str, by: &str, nonce: u128) -> StoreResult<bool> {
         const WHAT: &str = "accept the UID of a cluster";
         let scope = Scope::cluster(cluster).key();
         let mut transaction = self.begin(WHAT).await?;
@@ -135,7 +129,7 @@ impl PostgresStore {
         by: &str,
         leave_machines: bool,
         nonce: u128,
-    ) -> Result<ForgetOutcome, StoreError> {
+    ) -> StoreResult<ForgetOutcome> {
         const WHAT: &str = "forget a cluster";
         let scope = Scope::cluster(cluster).key();
         let mut transaction = self.begin(WHAT).await?;
@@ -173,7 +167,7 @@ impl PostgresStore {
         Ok(ForgetOutcome::Forgotten)
     }
 
-    pub(super) async fn write_extent(&self, lease: &Lease, extent: &ObservedExtent) -> Result<(), StoreError> {
+    pub(super) async fn write_extent(&self, lease: &Lease, extent: &ObservedExtent) -> StoreResult<()> {
         const WHAT: &str = "write the observed extent of a cluster";
         let mut transaction = self.begin_fenced(lease, WHAT).await?;
         let ObservedExtent { nodes, claims, pools, pods, pending } = *extent;
@@ -211,7 +205,7 @@ impl PostgresStore {
 }
 
 /// Closes the launches of a cluster, and deletes its observed extent and its replacements.
-async fn close_operations(connection: &mut PgConnection, scope: &str, what: &'static str) -> Result<(), StoreError> {
+async fn close_operations(connection: &mut PgConnection, scope: &str, what: &'static str) -> StoreResult<()> {
     sqlx::query!("UPDATE intents SET closed_at = clock_timestamp() WHERE scope = $1 AND closed_at IS NULL", scope)
         .execute(&mut *connection)
         .await
@@ -226,7 +220,7 @@ async fn close_operations(connection: &mut PgConnection, scope: &str, what: &'st
 
 /// Excludes other bindings of `uid` until the end of the transaction. The lock of the scope comes
 /// first.
-async fn lock_uid(connection: &mut PgConnection, uid: &str, what: &'static str) -> Result<(), StoreError> {
+async fn lock_uid(connection: &mut PgConnection, uid: &str, what: &'static str) -> StoreResult<()> {
     let lock = sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('fleetwright uid ' || $1::text, 0))", uid);
     lock.execute(connection).await.map_err(database(what))?;
     Ok(())
@@ -238,7 +232,7 @@ async fn identities(
     cluster: &str,
     uid: &str,
     what: &'static str,
-) -> Result<Vec<Identity>, StoreError> {
+) -> StoreResult<Vec<Identity>> {
     let read = sqlx::query!(
         r#"SELECT scope, cluster_uid AS "uid!", owner FROM leases
            WHERE cluster_uid IS NOT NULL AND (scope = $1 OR cluster_uid = $2)"#,
@@ -254,7 +248,7 @@ async fn identities(
 }
 
 /// The last written object counts of a cluster.
-pub(super) async fn extent(connection: &mut PgConnection, scope: &Scope) -> Result<Option<ObservedExtent>, StoreError> {
+pub(super) async fn extent(connection: &mut PgConnection, scope: &Scope) -> StoreResult<Option<ObservedExtent>> {
     let scope = scope.key();
     let read = sqlx::query!("SELECT nodes, claims, pools, pods, pending FROM observed_extents WHERE scope = $1", scope);
     let row = read.fetch_optional(connection).await.map_err(database("read the observed extent of a cluster"))?;

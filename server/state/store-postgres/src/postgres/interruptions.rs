@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
-use store::StoreError;
+use store::StoreResult;
 use store::interruptions::{INTERRUPTIONS_AT_ONCE, InterruptionRow, StoredInterruption};
 use store::lease::Scope;
 
@@ -14,7 +14,7 @@ const READ: &str = "read interruption notices";
 impl PostgresStore {
     /// Writers of a scope take turns: otherwise a lower number could become visible after a higher one, and a
     /// reader that has seen the higher one would miss it.
-    pub(super) async fn write_interruptions(&self, scope: &Scope, rows: &[InterruptionRow]) -> Result<u64, StoreError> {
+    pub(super) async fn write_interruptions(&self, scope: &Scope, rows: &[InterruptionRow]) -> StoreResult<u64> {
         let instances: Vec<String> = rows.iter().map(|row| row.instance.clone()).collect();
         let kinds: Vec<String> = rows.iter().map(|row| row.kind.clone()).collect();
         let sent: Vec<i64> = rows.iter().map(|row| row.sent_ms).collect();
@@ -43,7 +43,7 @@ impl PostgresStore {
         scope: &Scope,
         after: u64,
         within: Duration,
-    ) -> Result<Vec<StoredInterruption>, StoreError> {
+    ) -> StoreResult<Vec<StoredInterruption>> {
         let rows = sqlx::query!(
             r#"SELECT number, greatest(extract(epoch FROM clock_timestamp() - received_at), 0)::float8 AS "age!",
                       instance, kind, sent_ms, ends_ms

@@ -19,7 +19,7 @@ use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
 use super::signals::{Signal, bump_signal};
 use super::{holds, identity, operations, replacements, spend};
-use store::StoreError;
+use store::StoreResult;
 use store::epoch::next_epoch;
 use store::lease::{Lease, LeaseOutcome, MAX_EPOCH_JUMP, OpenOperations, Renewal, Scope};
 
@@ -32,7 +32,7 @@ impl PostgresStore {
         owner: &str,
         seen: u64,
         duration: Duration,
-    ) -> Result<LeaseOutcome, StoreError> {
+    ) -> StoreResult<LeaseOutcome> {
         const WHAT: &str = "acquire a lease";
         let mut transaction = self.begin(WHAT).await?;
         let free = sqlx::query_scalar!(r#"SELECT may_take_lease($1, $2) AS "free!""#, scope.key(), owner);
@@ -73,7 +73,7 @@ impl PostgresStore {
         Ok(LeaseOutcome::Granted { lease, open })
     }
 
-    pub(super) async fn renew(&self, leases: &[Lease], duration: Duration) -> Result<Renewal, StoreError> {
+    pub(super) async fn renew(&self, leases: &[Lease], duration: Duration) -> StoreResult<Renewal> {
         if leases.is_empty() {
             return Ok(Renewal::default());
         }
@@ -101,7 +101,7 @@ impl PostgresStore {
         Ok(renewal)
     }
 
-    pub(super) async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
+    pub(super) async fn release(&self, leases: &[Lease]) -> StoreResult<()> {
         const WHAT: &str = "release leases";
         let (scopes, owners, epochs) = columns(leases);
         let mut transaction = self.begin(WHAT).await?;
@@ -121,7 +121,7 @@ impl PostgresStore {
         commit(transaction, WHAT).await
     }
 
-    pub(super) async fn write_lease_request(&self, scope: &Scope, by: &str) -> Result<(), StoreError> {
+    pub(super) async fn write_lease_request(&self, scope: &Scope, by: &str) -> StoreResult<()> {
         const WHAT: &str = "request a lease";
         let mut transaction = self.begin(WHAT).await?;
         let asked = sqlx::query!(
@@ -137,7 +137,7 @@ impl PostgresStore {
     }
 }
 
-async fn held_by(connection: &mut PgConnection, scope: &Scope) -> Result<LeaseOutcome, StoreError> {
+async fn held_by(connection: &mut PgConnection, scope: &Scope) -> StoreResult<LeaseOutcome> {
     let holder = sqlx::query!(
         r#"SELECT owner AS "owner!", greatest(extract(epoch FROM expires_at - clock_timestamp()), 0)::float8 AS "seconds!"
            FROM lease_ends WHERE scope = $1"#,
@@ -159,7 +159,7 @@ type LeaseColumns = (Vec<String>, Vec<String>, Vec<i64>);
 
 /// Reads the leases that are still held and locks their terms. The locks come first: a lease
 /// acquired by another replica in the meantime is not in the result.
-async fn lock_held_terms(connection: &mut PgConnection, columns: &LeaseColumns) -> Result<Vec<HeldLease>, StoreError> {
+async fn lock_held_terms(connection: &mut PgConnection, columns: &LeaseColumns) -> StoreResult<Vec<HeldLease>> {
     let (scopes, owners, epochs) = columns;
     sqlx::query!(
         "SELECT number FROM lease_terms WHERE number IN (
@@ -199,7 +199,7 @@ fn term_of(held: &[HeldLease]) -> Option<i64> {
     members.into_iter().max_by_key(|(_, members)| *members).map(|(term, _)| term)
 }
 
-async fn new_term(connection: &mut PgConnection) -> Result<i64, StoreError> {
+async fn new_term(connection: &mut PgConnection) -> StoreResult<i64> {
     let made = sqlx::query_scalar!("INSERT INTO lease_terms (expires_at) VALUES (clock_timestamp()) RETURNING number");
     made.fetch_one(connection).await.map_err(database(RENEW))
 }
@@ -209,7 +209,7 @@ async fn assign_term(
     connection: &mut PgConnection,
     (scopes, owners, epochs): &LeaseColumns,
     term: i64,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     sqlx::query!(
         "UPDATE leases SET term = $4, expires_at = 'infinity'
          FROM unnest($1::text[], $2::text[], $3::bigint[]) AS asked (scope, owner, epoch)
@@ -233,7 +233,7 @@ async fn extend_term(
     (scopes, owners, epochs): &LeaseColumns,
     term: i64,
     duration: Duration,
-) -> Result<BTreeMap<String, Option<String>>, StoreError> {
+) -> StoreResult<BTreeMap<String, Option<String>>> {
     sqlx::query!(
         "UPDATE lease_terms SET expires_at = clock_timestamp() + make_interval(secs => $2) WHERE number = $1",
         term,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::connection::{PostgresStore, commit};
 use super::conversion::database;
-use store::StoreError;
+use store::StoreResult;
 use store::lease::{Lease, Scope};
 use store::listing::{ListedDetails, ListedInstanceRow, StoredListing};
 
@@ -20,7 +20,7 @@ impl PostgresStore {
         lease: &Lease,
         ago: Duration,
         machines: &[ListedInstanceRow],
-    ) -> Result<bool, StoreError> {
+    ) -> StoreResult<bool> {
         let mut transaction = self.begin_fenced(lease, KEEP).await?;
         let others = sqlx::query_scalar!(
             r#"SELECT EXISTS (SELECT FROM lease_ends WHERE scope LIKE 'cluster/%' AND owner <> $1 AND expires_at > clock_timestamp())
@@ -52,7 +52,7 @@ impl PostgresStore {
         connection: &mut sqlx::PgConnection,
         lease: &Lease,
         machines: &[ListedInstanceRow],
-    ) -> Result<BTreeMap<DetailsRow, i32>, StoreError> {
+    ) -> StoreResult<BTreeMap<DetailsRow, i32>> {
         let given: BTreeSet<DetailsRow> =
             machines.iter().filter_map(|machine| DetailsRow::of(&machine.details)).collect();
         let column =
@@ -106,7 +106,7 @@ impl PostgresStore {
         connection: &mut sqlx::PgConnection,
         lease: &Lease,
         machines: &[ListedInstanceRow],
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let ids_of_details = self.write_details(connection, lease, machines).await?;
         // One statement deletes missing rows and writes changed ones, so that readers never see a mixture.
         let texts = |read: fn(&ListedInstanceRow) -> &String| machines.iter().map(|one| read(one).clone()).collect();
@@ -150,11 +150,7 @@ impl PostgresStore {
     }
 
     /// Reads head and instances with one statement, so that both belong to the same listing.
-    pub(super) async fn read_listing(
-        &self,
-        scope: &Scope,
-        clusters: &[String],
-    ) -> Result<Option<StoredListing>, StoreError> {
+    pub(super) async fn read_listing(&self, scope: &Scope, clusters: &[String]) -> StoreResult<Option<StoredListing>> {
         let rows = sqlx::query!(
             r#"SELECT number, greatest(extract(epoch FROM clock_timestamp() - asked_at), 0)::float8 AS "age!",
                       cluster AS "cluster?", provider_id AS "provider_id?", cluster_uid AS "cluster_uid?",

@@ -10,11 +10,11 @@ use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
 use super::dictionaries::{CompressedText, DictionaryTexts, RowKind, StoredText};
 use super::{holds, operations, replacements};
-use store::StoreError;
 use store::lease::{Lease, Scope};
 use store::log::{
     Blob, BlobHash, DecisionFilter, DecisionRow, Entry, LogChunk, LogSegment, Pruned, Replay, Retention, StoredDecision,
 };
+use store::{StoreError, StoreResult};
 
 const RECORD: &str = "record a decision";
 const READ: &str = "read decisions";
@@ -56,7 +56,7 @@ struct DecisionColumns {
 }
 
 impl PostgresStore {
-    pub(super) async fn write_entry(&self, lease: &Lease, entry: &Entry) -> Result<(), StoreError> {
+    pub(super) async fn write_entry(&self, lease: &Lease, entry: &Entry) -> StoreResult<()> {
         let orders = self.compress_orders(&lease.scope, &entry.intents).await?;
         let event = bodies::event_of(&entry.decision, &entry.chunks);
         let kind = if entry.decision.replay.is_some() { RowKind::Plan } else { RowKind::Text };
@@ -78,13 +78,13 @@ impl PostgresStore {
         commit(transaction, RECORD).await
     }
 
-    pub(super) async fn read_blob(&self, hash: &BlobHash) -> Result<Option<Blob>, StoreError> {
+    pub(super) async fn read_blob(&self, hash: &BlobHash) -> StoreResult<Option<Blob>> {
         let found = sqlx::query!("SELECT kind, bytes FROM blobs WHERE hash = $1", &hash.0);
         let found = found.fetch_optional(&self.pool).await.map_err(database("read a blob"))?;
         Ok(found.map(|row| Blob { hash: *hash, kind: row.kind, bytes: row.bytes }))
     }
 
-    pub(super) async fn read_decisions(&self, filter: &DecisionFilter) -> Result<Vec<StoredDecision>, StoreError> {
+    pub(super) async fn read_decisions(&self, filter: &DecisionFilter) -> StoreResult<Vec<StoredDecision>> {
         let before = filter.before.map_or(i64::MAX, column);
         let limit = i64::from(filter.limit);
         let rows = match &filter.scope {
@@ -115,7 +115,7 @@ impl PostgresStore {
         self.read_columns(rows.map_err(database(READ))?).await
     }
 
-    pub(super) async fn read_decision(&self, number: u64) -> Result<Vec<StoredDecision>, StoreError> {
+    pub(super) async fn read_decision(&self, number: u64) -> StoreResult<Vec<StoredDecision>> {
         let rows = sqlx::query_as!(
             DecisionColumns,
             r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, sample, body, summary, report,
@@ -126,13 +126,13 @@ impl PostgresStore {
         self.read_columns(rows.fetch_all(&self.pool).await.map_err(database(READ))?).await
     }
 
-    async fn read_columns(&self, rows: Vec<DecisionColumns>) -> Result<Vec<StoredDecision>, StoreError> {
+    async fn read_columns(&self, rows: Vec<DecisionColumns>) -> StoreResult<Vec<StoredDecision>> {
         let mut connection = self.pool.acquire().await.map_err(database(READ))?;
         let dictionaries = DictionaryTexts::read(&mut connection, rows.iter().filter_map(|row| row.sample)).await?;
         rows.into_iter().map(|row| row.read(&dictionaries)).collect()
     }
 
-    pub(super) async fn read_segment(&self, scope: &Scope, segment: u64) -> Result<Option<LogSegment>, StoreError> {
+    pub(super) async fn read_segment(&self, scope: &Scope, segment: u64) -> StoreResult<Option<LogSegment>> {
         let head = sqlx::query!(
             r#"SELECT epoch, milliseconds(started_at) AS "started_ms!" FROM log_segments WHERE scope = $1 AND segment = $2"#,
             scope.key(),
@@ -162,7 +162,7 @@ impl PostgresStore {
     }
 
     /// Events of a segment that are stored in decision rows.
-    async fn read_events(&self, scope: &Scope, segment: u64, started_ms: i64) -> Result<Vec<LogChunk>, StoreError> {
+    async fn read_events(&self, scope: &Scope, segment: u64, started_ms: i64) -> StoreResult<Vec<LogChunk>> {
         let mut connection = self.pool.acquire().await.map_err(database(SEGMENT))?;
         let rows = sqlx::query!(
             r#"SELECT milliseconds(decided_at) AS "at_ms!", sample, body AS "body!" FROM decisions
@@ -186,7 +186,7 @@ impl PostgresStore {
 
     /// Decisions with a plan move nothing: what they remove is decided once their machines are there. So only short rows
     /// are read.
-    pub(super) async fn read_recent_moves(&self, scope: &Scope, within: Duration) -> Result<Vec<String>, StoreError> {
+    pub(super) async fn read_recent_moves(&self, scope: &Scope, within: Duration) -> StoreResult<Vec<String>> {
         let mut connection = self.pool.acquire().await.map_err(database(READ))?;
         let rows = sqlx::query!(
             r#"SELECT sample, body AS "body!" FROM decisions
@@ -200,11 +200,11 @@ impl PostgresStore {
         let dictionaries = DictionaryTexts::read(&mut connection, rows.iter().filter_map(|row| row.sample)).await?;
         let moves = |text: &StoredText| Ok(DecisionBody::read(&dictionaries.decompress(READ, text)?, READ)?.moves);
         let texts = rows.into_iter().map(|row| StoredText { sample: row.sample, bytes: row.body });
-        let read: Vec<String> = texts.map(|text| moves(&text)).collect::<Result<_, StoreError>>()?;
+        let read: Vec<String> = texts.map(|text| moves(&text)).collect::<StoreResult<_>>()?;
         Ok(read.into_iter().filter(|moves| !moves.is_empty()).collect())
     }
 
-    pub(super) async fn prune_all(&self, retention: &Retention) -> Result<Pruned, StoreError> {
+    pub(super) async fn prune_all(&self, retention: &Retention) -> StoreResult<Pruned> {
         sqlx::query!("SELECT make_log_partitions((now() AT TIME ZONE 'UTC')::date - 1, 9)")
             .execute(&self.pool)
             .await
@@ -221,7 +221,7 @@ impl PostgresStore {
 
     /// Prunes launches by heap page ranges: an index on the closing time would add a WAL record to
     /// every launch, and would be read once an hour.
-    async fn prune_intents(&self, seconds: f64) -> Result<u64, StoreError> {
+    async fn prune_intents(&self, seconds: f64) -> StoreResult<u64> {
         let pages = sqlx::query_scalar!(
             r#"SELECT pg_relation_size('intents') / current_setting('block_size')::bigint AS "pages!""#
         );
@@ -246,7 +246,7 @@ impl PostgresStore {
         Ok(gone)
     }
 
-    async fn prune_log(&self, keep: Duration) -> Result<u64, StoreError> {
+    async fn prune_log(&self, keep: Duration) -> StoreResult<u64> {
         let (decisions, chunks) = (keep.as_secs_f64(), (keep + LONGEST_SEGMENT).as_secs_f64());
         let days = sqlx::query_scalar!(
             r#"SELECT drop_log_partitions('decisions', (now() - make_interval(secs => $1))::date)
@@ -267,7 +267,7 @@ impl PostgresStore {
 
     /// Deletes one batch of old rows outside the day partitions; returns their number. After a long
     /// outage millions may exist, more than one statement may delete.
-    pub(super) async fn prune_log_rows(&self, decisions: f64, chunks: f64) -> Result<u64, StoreError> {
+    pub(super) async fn prune_log_rows(&self, decisions: f64, chunks: f64) -> StoreResult<u64> {
         let rows = sqlx::query_scalar!(
             r#"WITH old_decisions AS (DELETE FROM decisions_other WHERE ctid = ANY(ARRAY(SELECT ctid FROM decisions_other
                  WHERE decided_at < now() - make_interval(secs => $1) LIMIT $3)) RETURNING 1),
@@ -287,7 +287,7 @@ impl PostgresStore {
 
     /// Deletes clusters without a lease holder for `seconds`: leases and open operations. A cluster
     /// that returns starts anew, above the epoch that its agent has obeyed.
-    async fn forget_clusters(&self, seconds: f64) -> Result<u64, StoreError> {
+    async fn forget_clusters(&self, seconds: f64) -> StoreResult<u64> {
         let mut forgotten = 0;
         loop {
             let gone = sqlx::query_scalar!(
@@ -307,7 +307,7 @@ impl PostgresStore {
     }
 
     /// Rechecks the expiry under the scope lock.
-    async fn forget_cluster(&self, scope: &str, seconds: f64) -> Result<u64, StoreError> {
+    async fn forget_cluster(&self, scope: &str, seconds: f64) -> StoreResult<u64> {
         let mut transaction = self.begin(PRUNE).await?;
         sqlx::query!("SELECT lock_scope($1)", scope).execute(&mut *transaction).await.map_err(database(PRUNE))?;
         let left = sqlx::query!(
@@ -330,7 +330,7 @@ impl PostgresStore {
         Ok(u64::from(left.is_some()))
     }
 
-    async fn prune_blobs(&self, seconds: f64) -> Result<u64, StoreError> {
+    async fn prune_blobs(&self, seconds: f64) -> StoreResult<u64> {
         // The statements are independent: each deletes rows by age.
         sqlx::query!("DELETE FROM offering_memory WHERE until_at < now()")
             .execute(&self.pool)
@@ -382,7 +382,7 @@ async fn write_decision(
     lease: &Lease,
     decision: &DecisionRow,
     body: CompressedText,
-) -> Result<bool, StoreError> {
+) -> StoreResult<bool> {
     let hashes = decision.replay.iter().flat_map(Replay::hashes);
     let hashes: Vec<Vec<u8>> = hashes.map(|hash| hash.0.to_vec()).collect();
     // The last use of a blob is updated at most twice a day: an update per decision would cost more
@@ -406,7 +406,7 @@ async fn write_decision(
     Ok(written.execute(connection).await.map_err(database(RECORD))?.rows_affected() > 0)
 }
 
-async fn write_blobs(connection: &mut PgConnection, blobs: &[Blob]) -> Result<(), StoreError> {
+async fn write_blobs(connection: &mut PgConnection, blobs: &[Blob]) -> StoreResult<()> {
     for blob in blobs {
         sqlx::query!(
             "INSERT INTO blobs AS kept (hash, kind, bytes) VALUES ($1, $2, $3)
@@ -423,7 +423,7 @@ async fn write_blobs(connection: &mut PgConnection, blobs: &[Blob]) -> Result<()
 }
 
 /// Inserts missing segment rows, with the time of their first chunk.
-async fn write_segments(connection: &mut PgConnection, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
+async fn write_segments(connection: &mut PgConnection, lease: &Lease, chunks: &[LogChunk]) -> StoreResult<()> {
     for chunk in chunks {
         sqlx::query!(
             "INSERT INTO log_segments (scope, segment, epoch, started_at) VALUES ($1, $2, $3, moment($4))
@@ -440,7 +440,7 @@ async fn write_segments(connection: &mut PgConnection, lease: &Lease, chunks: &[
     Ok(())
 }
 
-async fn write_chunks(connection: &mut PgConnection, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
+async fn write_chunks(connection: &mut PgConnection, lease: &Lease, chunks: &[LogChunk]) -> StoreResult<()> {
     write_segments(connection, lease, chunks).await?;
     for chunk in chunks {
         sqlx::query!(
@@ -462,7 +462,7 @@ async fn write_chunks(connection: &mut PgConnection, lease: &Lease, chunks: &[Lo
 }
 
 impl DecisionColumns {
-    fn read(self, dictionaries: &DictionaryTexts) -> Result<StoredDecision, StoreError> {
+    fn read(self, dictionaries: &DictionaryTexts) -> StoreResult<StoredDecision> {
         let unreadable = |found: &str| StoreError::Unreadable { what: READ, found: found.to_owned() };
         let scope = Scope::parse(&self.scope).ok_or_else(|| unreadable(&self.scope))?;
         let (number, epoch) = (self.number.unsigned_abs(), self.epoch.unsigned_abs());
@@ -472,13 +472,13 @@ impl DecisionColumns {
     }
 
     /// Decodes the body of the row.
-    fn decode_body(self, dictionaries: &DictionaryTexts) -> Result<DecisionRow, StoreError> {
+    fn decode_body(self, dictionaries: &DictionaryTexts) -> StoreResult<DecisionRow> {
         let Some(bytes) = self.body else { return self.decode_columns() };
         let text = dictionaries.decompress(READ, &StoredText { sample: self.sample, bytes })?;
         DecisionBody::read(&text, READ)?.decision(READ)
     }
 
-    fn decode_columns(self) -> Result<DecisionRow, StoreError> {
+    fn decode_columns(self) -> StoreResult<DecisionRow> {
         let hash = |bytes| bodies::hash(bytes, READ);
         let replay = match (self.segment, self.sequence) {
             (Some(segment), Some(sequence)) => {

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use super::connection::{PostgresStore, commit};
 use super::conversion::database;
 use super::signals::{notify, raise_offerings};
-use store::StoreError;
+use store::StoreResult;
 use store::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer, last_changes};
 
 const CHANGE: &str = "write outcomes of offerings";
@@ -63,11 +63,7 @@ impl From<KeyRow> for OfferingKey {
 impl PostgresStore {
     /// Writers take turns by the row of the signal, whose version the changed offerings get: a reader that has seen a
     /// version has seen all lower ones.
-    pub(super) async fn write_offering_changes(
-        &self,
-        region: &str,
-        changes: &[OfferingChange],
-    ) -> Result<(), StoreError> {
+    pub(super) async fn write_offering_changes(&self, region: &str, changes: &[OfferingChange]) -> StoreResult<()> {
         let (mut refused, mut cleared, mut released) = (Vec::new(), Vec::new(), Vec::new());
         for change in last_changes(changes) {
             match change {
@@ -94,7 +90,7 @@ impl PostgresStore {
         region: &str,
         account: &str,
         within: Duration,
-    ) -> Result<Vec<OfferingRow>, StoreError> {
+    ) -> StoreResult<Vec<OfferingRow>> {
         let rows = sqlx::query!(
             r#"SELECT account, instance_type, zone, capacity_type, size, failures, reason, version,
                       milliseconds(refused_at) AS "refused_ms!", milliseconds(until_at) AS "until_ms!"
@@ -126,7 +122,7 @@ impl PostgresStore {
         keys: &[OfferingKey],
         holder: &str,
         lease: Duration,
-    ) -> Result<Vec<ProbeAnswer>, StoreError> {
+    ) -> StoreResult<Vec<ProbeAnswer>> {
         let Columns { accounts, instance_types, zones, capacity_types, sizes } = keys.iter().collect();
         let mut transaction = self.begin(CLAIM).await?;
         // Writers of the same rows wait here, in one order.
@@ -187,7 +183,7 @@ async fn write_refused(
     region: &str,
     rows: &[&OfferingRow],
     version: i64,
-) -> Result<u64, StoreError> {
+) -> StoreResult<u64> {
     if rows.is_empty() {
         return Ok(0);
     }
@@ -229,7 +225,7 @@ async fn write_cleared(
     region: &str,
     keys: &[&OfferingKey],
     version: i64,
-) -> Result<u64, StoreError> {
+) -> StoreResult<u64> {
     if keys.is_empty() {
         return Ok(0);
     }
@@ -259,7 +255,7 @@ async fn write_released(
     connection: &mut PgConnection,
     region: &str,
     released: &[(&OfferingKey, &str)],
-) -> Result<u64, StoreError> {
+) -> StoreResult<u64> {
     if released.is_empty() {
         return Ok(0);
     }

@@ -10,17 +10,17 @@ use super::bodies::LaunchOrders;
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
 use super::dictionaries::{CompressedText, DictionaryTexts, RowKind, StoredText};
-use store::StoreError;
 use store::lease::{Lease, Scope};
 use store::log::DecisionRow;
 use store::operations::{AttemptOutcome, Intent, IntentState, OpenIntent, RecentAttempt};
+use store::{StoreError, StoreResult};
 
 const READ_RECENT: &str = "read recent launches";
 const READ_OPEN: &str = "read open launches";
 const WRITE: &str = "write launches";
 
 impl PostgresStore {
-    pub(super) async fn write_attempt(&self, lease: &Lease, intent: &Intent) -> Result<(), StoreError> {
+    pub(super) async fn write_attempt(&self, lease: &Lease, intent: &Intent) -> StoreResult<()> {
         let intents = std::slice::from_ref(intent);
         let orders = self.compress_orders(&lease.scope, intents).await?;
         let mut transaction = self.begin_fenced(lease, WRITE).await?;
@@ -30,11 +30,7 @@ impl PostgresStore {
     }
 
     /// Encodes and compresses the orders of launches.
-    pub(super) async fn compress_orders(
-        &self,
-        scope: &Scope,
-        intents: &[Intent],
-    ) -> Result<Vec<CompressedText>, StoreError> {
+    pub(super) async fn compress_orders(&self, scope: &Scope, intents: &[Intent]) -> StoreResult<Vec<CompressedText>> {
         let mut packed = Vec::with_capacity(intents.len());
         for intent in intents {
             let orders = LaunchOrders { request: intent.request.clone(), claim_order: intent.claim_order.clone() };
@@ -49,7 +45,7 @@ impl PostgresStore {
         claim: &str,
         attempt: u32,
         outcome: &AttemptOutcome,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         const WHAT: &str = "write the outcome of a launch";
         let (state, provider_id, why) = match outcome {
             AttemptOutcome::Launched { provider_id } => ("launched", Some(provider_id.as_str()), None),
@@ -86,7 +82,7 @@ impl PostgresStore {
         commit(transaction, WHAT).await
     }
 
-    pub(super) async fn close(&self, lease: &Lease, claims: &[String]) -> Result<(), StoreError> {
+    pub(super) async fn close(&self, lease: &Lease, claims: &[String]) -> StoreResult<()> {
         const WHAT: &str = "close launches";
         let mut transaction = self.begin_fenced(lease, WHAT).await?;
         sqlx::query!(
@@ -106,7 +102,7 @@ impl PostgresStore {
         &self,
         scope: &Scope,
         within: Duration,
-    ) -> Result<Vec<RecentAttempt>, StoreError> {
+    ) -> StoreResult<Vec<RecentAttempt>> {
         let mut connection = self.pool.acquire().await.map_err(database(READ_RECENT))?;
         let rows = sqlx::query!(
             r#"SELECT past.claim AS "claim!", sample, orders, claim_order AS "claim_order?", state AS "state!",
@@ -147,7 +143,7 @@ pub(super) async fn insert_intents(
     intents: &[Intent],
     orders: Vec<CompressedText>,
     decision: Option<&DecisionRow>,
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     if intents.is_empty() {
         return Ok(());
     }
@@ -195,11 +191,7 @@ pub(super) async fn insert_intents(
 }
 
 /// Closes the failed attempts that later ones replace; refuses when a predecessor has not failed.
-async fn close_failed_attempts(
-    connection: &mut PgConnection,
-    scope: &Scope,
-    intents: &[Intent],
-) -> Result<(), StoreError> {
+async fn close_failed_attempts(connection: &mut PgConnection, scope: &Scope, intents: &[Intent]) -> StoreResult<()> {
     let later = || intents.iter().filter(|intent| intent.attempt > 1);
     let claims: Vec<String> = later().map(|intent| intent.claim.clone()).collect();
     let attempts: Vec<i32> = later().map(|intent| attempt_column(intent.attempt)).collect();
@@ -246,7 +238,7 @@ fn attempt_column(attempt: u32) -> i32 {
     i32::try_from(attempt).unwrap_or(i32::MAX)
 }
 
-pub(super) async fn open_intents(connection: &mut PgConnection, scope: &Scope) -> Result<Vec<OpenIntent>, StoreError> {
+pub(super) async fn open_intents(connection: &mut PgConnection, scope: &Scope) -> StoreResult<Vec<OpenIntent>> {
     let rows = sqlx::query!(
         r#"SELECT intents.claim, intents.attempt, token, state, provider_id, why, request AS "request?",
                   claim_order AS "claim_order?", CASE WHEN state <> 'launched' THEN sample END AS sample,
@@ -280,14 +272,14 @@ fn orders(
     what: &'static str,
     (sample, bytes): (Option<i64>, Option<Vec<u8>>),
     (request, claim_order): (Option<Vec<u8>>, Option<String>),
-) -> Result<LaunchOrders, StoreError> {
+) -> StoreResult<LaunchOrders> {
     match bytes {
         Some(bytes) => LaunchOrders::read(&dictionaries.decompress(what, &StoredText { sample, bytes })?, what),
         None => Ok(LaunchOrders { request: request.unwrap_or_default(), claim_order: claim_order.unwrap_or_default() }),
     }
 }
 
-fn state(name: &str, provider_id: Option<String>, why: Option<String>) -> Result<IntentState, StoreError> {
+fn state(name: &str, provider_id: Option<String>, why: Option<String>) -> StoreResult<IntentState> {
     match (name, provider_id, why) {
         ("open", _, _) => Ok(IntentState::Open),
         ("launched", Some(provider_id), _) => Ok(IntentState::Ended(AttemptOutcome::Launched { provider_id })),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
-use store::StoreError;
+use store::StoreResult;
 use store::outcomes::{OUTCOMES_AT_ONCE, OutcomeRow, StoredOutcome};
 
 const WRITE: &str = "write outcomes of launches";
@@ -13,7 +13,7 @@ const READ: &str = "read outcomes of launches";
 impl PostgresStore {
     /// Writers take turns: otherwise a lower number could become visible after a higher one, and a reader that has seen the
     /// higher one would miss it.
-    pub(super) async fn write_launch_outcomes(&self, rows: &[OutcomeRow]) -> Result<(), StoreError> {
+    pub(super) async fn write_launch_outcomes(&self, rows: &[OutcomeRow]) -> StoreResult<()> {
         if rows.is_empty() {
             return Ok(());
         }
@@ -43,11 +43,7 @@ impl PostgresStore {
         commit(transaction, WRITE).await
     }
 
-    pub(super) async fn read_launch_outcomes(
-        &self,
-        after: u64,
-        within: Duration,
-    ) -> Result<Vec<StoredOutcome>, StoreError> {
+    pub(super) async fn read_launch_outcomes(&self, after: u64, within: Duration) -> StoreResult<Vec<StoredOutcome>> {
         let rows = sqlx::query!(
             r#"SELECT number, greatest(extract(epoch FROM clock_timestamp() - stored_at), 0)::float8 AS "age!",
                       process, sequence, account, zone, instance_type, capacity_type, asked, launched

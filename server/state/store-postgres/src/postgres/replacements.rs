@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 
 use super::connection::{PostgresStore, commit};
 use super::conversion::database;
-use store::StoreError;
+use store::StoreResult;
 use store::lease::{Lease, Scope};
 use store::replacements::{BackoffRow, ReplacementRow, ReplacementsEnd};
 
@@ -13,7 +13,7 @@ const READ: &str = "read replacements under way";
 const END: &str = "end replacements";
 
 impl PostgresStore {
-    pub(super) async fn write_replacements_end(&self, lease: &Lease, end: &ReplacementsEnd) -> Result<(), StoreError> {
+    pub(super) async fn write_replacements_end(&self, lease: &Lease, end: &ReplacementsEnd) -> StoreResult<()> {
         let scope = lease.scope.key();
         let mut transaction = self.begin_fenced(lease, END).await?;
         sqlx::query!("DELETE FROM replacements WHERE scope = $1 AND claim = ANY($2)", scope, &end.claims)
@@ -48,7 +48,7 @@ pub(super) async fn write_rows(
     connection: &mut PgConnection,
     scope: &Scope,
     rows: &[ReplacementRow],
-) -> Result<(), StoreError> {
+) -> StoreResult<()> {
     for row in rows {
         let (pods, places): (Vec<String>, Vec<String>) = row.places.iter().cloned().unzip();
         sqlx::query!("DELETE FROM replacements WHERE scope = $1 AND claim = $2", scope.key(), row.claim)
@@ -78,7 +78,7 @@ pub(super) async fn write_rows(
 pub(super) async fn open(
     connection: &mut PgConnection,
     scope: &Scope,
-) -> Result<(Vec<ReplacementRow>, Vec<BackoffRow>), StoreError> {
+) -> StoreResult<(Vec<ReplacementRow>, Vec<BackoffRow>)> {
     let rows = sqlx::query!(
         r#"SELECT claim, pool, reason, moves_pods, pods, places,
                   milliseconds(clock_timestamp()) - milliseconds(begun_at) AS "begun_ago_ms!"
@@ -105,7 +105,7 @@ pub(super) async fn open(
     Ok((replacements.collect(), backoffs.collect()))
 }
 
-pub(super) async fn forget(connection: &mut PgConnection, scope: &str, what: &'static str) -> Result<(), StoreError> {
+pub(super) async fn forget(connection: &mut PgConnection, scope: &str, what: &'static str) -> StoreResult<()> {
     sqlx::query!("DELETE FROM replacements WHERE scope = $1", scope)
         .execute(&mut *connection)
         .await

@@ -2,11 +2,11 @@
 
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
-use store::StoreError;
+use store::StoreResult;
 use store::replicas::{ClusterSummaryRow, REPLICA_TTL, ReplicaEndpoint, ReplicaRow};
 
 impl PostgresStore {
-    pub(super) async fn write_replica(&self, row: &ReplicaRow) -> Result<Vec<ReplicaRow>, StoreError> {
+    pub(super) async fn write_replica(&self, row: &ReplicaRow) -> StoreResult<Vec<ReplicaRow>> {
         const WHAT: &str = "register this replica";
         let (keys, digests): (Vec<String>, Vec<String>) = row.settings.clone().into_iter().unzip();
         let ReplicaEndpoint { address, token, certificate } = &row.endpoint;
@@ -32,7 +32,7 @@ impl PostgresStore {
 
     /// The row of `instance` bounds by its `began_at` which reports of its owner count: earlier ones may be those of the
     /// previous run.
-    pub(super) async fn read_other_replicas(&self, instance: &str) -> Result<Vec<ReplicaRow>, StoreError> {
+    pub(super) async fn read_other_replicas(&self, instance: &str) -> StoreResult<Vec<ReplicaRow>> {
         let others = sqlx::query!(
             "SELECT other.instance, other.owner, other.keys, other.digests, other.address, other.token, other.certificate
              FROM replicas AS own JOIN replicas AS other ON other.instance <> own.instance
@@ -53,14 +53,14 @@ impl PostgresStore {
     }
 
     /// A write: a database that reads and refuses writes fails it.
-    pub(super) async fn write_heartbeat(&self, instance: &str) -> Result<(), StoreError> {
+    pub(super) async fn write_heartbeat(&self, instance: &str) -> StoreResult<()> {
         let touched = sqlx::query!("UPDATE replicas SET told_at = clock_timestamp() WHERE instance = $1", instance);
         touched.execute(&self.pool).await.map_err(database("write to PostgreSQL"))?;
         Ok(())
     }
 
     /// Rows are locked in the order of their names, so that two replicas never wait for each other.
-    pub(super) async fn write_cluster_summaries(&self, summaries: &[ClusterSummaryRow]) -> Result<(), StoreError> {
+    pub(super) async fn write_cluster_summaries(&self, summaries: &[ClusterSummaryRow]) -> StoreResult<()> {
         let mut rows: Vec<&ClusterSummaryRow> = summaries.iter().collect();
         rows.sort_unstable_by(|one, other| one.cluster.cmp(&other.cluster));
         let clusters: Vec<String> = rows.iter().map(|row| row.cluster.clone()).collect();
@@ -85,7 +85,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    pub(super) async fn read_cluster_summaries(&self) -> Result<Vec<ClusterSummaryRow>, StoreError> {
+    pub(super) async fn read_cluster_summaries(&self) -> StoreResult<Vec<ClusterSummaryRow>> {
         let rows = sqlx::query!(
             r#"SELECT summaries.cluster, summaries.epoch, summaries.replica, summaries.observed_ms, summaries.summary
              FROM cluster_summaries AS summaries JOIN leases ON leases.scope = 'cluster/' || summaries.cluster

@@ -4,12 +4,11 @@
 
 use std::time::Duration;
 
-use futures::future::FutureExt;
 use tokio::time::Instant;
 use tracing::debug;
 
 use super::timeouts::RETRY_BUDGET;
-use store::{StoreError, StoreFuture};
+use store::{StoreError, StoreResult};
 
 /// First and maximum pause between attempts; pauses double.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
@@ -20,34 +19,23 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_
 const TRANSIENT_CODES: [&str; 9] = ["40001", "40P01", "55P03", "53300", "25P03", "57P01", "57P02", "57P03", "57P05"];
 
 /// Repeats `work` until it succeeds, fails permanently, or the retry budget is used up.
-pub(super) fn retry<'a, T, F>(work: impl Fn() -> F + Send + 'a) -> StoreFuture<'a, T>
-where
-    T: Send + 'a,
-    F: Future<Output = Result<T, StoreError>> + Send + 'a,
-{
-    retry_for(RETRY_BUDGET, work)
+pub(super) async fn retry<T, F: Future<Output = StoreResult<T>>>(work: impl Fn() -> F) -> StoreResult<T> {
+    retry_for(RETRY_BUDGET, work).await
 }
 
-fn retry_for<'a, T, F>(patience: Duration, work: impl Fn() -> F + Send + 'a) -> StoreFuture<'a, T>
-where
-    T: Send + 'a,
-    F: Future<Output = Result<T, StoreError>> + Send + 'a,
-{
-    async move {
-        let deadline = Instant::now() + patience;
-        let mut pause = BACKOFF.0;
-        loop {
-            match work().await {
-                Err(error) if is_transient(&error) && Instant::now() + pause < deadline => {
-                    debug!(%error, pause_ms = pause.as_millis(), "retrying store operation");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(BACKOFF.1);
-                }
-                done => return done,
+async fn retry_for<T, F: Future<Output = StoreResult<T>>>(patience: Duration, work: impl Fn() -> F) -> StoreResult<T> {
+    let deadline = Instant::now() + patience;
+    let mut pause = BACKOFF.0;
+    loop {
+        match work().await {
+            Err(error) if is_transient(&error) && Instant::now() + pause < deadline => {
+                debug!(%error, pause_ms = pause.as_millis(), "retrying store operation");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(BACKOFF.1);
             }
+            done => return done,
         }
     }
-    .boxed()
 }
 
 fn is_transient(error: &StoreError) -> bool {
@@ -85,22 +73,24 @@ mod tests {
     #[tokio::test]
     async fn a_permanent_failure_is_returned_at_once() {
         let calls = AtomicU32::new(0);
-        let answer: StoreFuture<'_, ()> = retry(|| async {
+        let answer: StoreResult<()> = retry(|| async {
             calls.fetch_add(1, Ordering::Relaxed);
             Err(database("test")(sqlx::Error::RowNotFound))
-        });
-        assert!(answer.await.is_err());
+        })
+        .await;
+        assert!(answer.is_err());
         assert_eq!(calls.into_inner(), 1);
     }
 
     #[tokio::test]
     async fn the_retry_budget_ends() {
         let calls = AtomicU32::new(0);
-        let answer: StoreFuture<'_, ()> = retry_for(Duration::from_millis(20), || async {
+        let answer: StoreResult<()> = retry_for(Duration::from_millis(20), || async {
             calls.fetch_add(1, Ordering::Relaxed);
             Err(connection_reset())
-        });
-        assert!(answer.await.is_err());
+        })
+        .await;
+        assert!(answer.is_err());
         assert!(calls.into_inner() <= 3, "pauses of 5 and 10 ms fit into 20 ms, one of 20 ms does not");
     }
 }

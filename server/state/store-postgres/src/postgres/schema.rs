@@ -7,7 +7,7 @@ use sqlx::postgres::PgPool;
 use sqlx::{Connection, Executor};
 
 use super::conversion::database;
-use store::StoreError;
+use store::{StoreError, StoreResult};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../../migrations");
 
@@ -26,7 +26,7 @@ pub(super) fn newest() -> i64 {
 ///
 /// # Errors
 /// [`StoreError::SchemaTooOld`], [`StoreError::SchemaTooNew`], [`StoreError::Migration`].
-pub(super) async fn prepare(pool: &PgPool, migrate: bool) -> Result<(), StoreError> {
+pub(super) async fn prepare(pool: &PgPool, migrate: bool) -> StoreResult<()> {
     let (found, needed) = (found(pool).await?, newest());
     if found < needed {
         if !migrate {
@@ -39,7 +39,7 @@ pub(super) async fn prepare(pool: &PgPool, migrate: bool) -> Result<(), StoreErr
 }
 
 /// Schema version of the database; 0 when it has none.
-pub(super) async fn found(pool: &PgPool) -> Result<i64, StoreError> {
+pub(super) async fn found(pool: &PgPool) -> StoreResult<i64> {
     // Not checked at compile time: the table may be absent.
     if !exists(pool, "_sqlx_migrations").await? {
         return Ok(0);
@@ -48,17 +48,17 @@ pub(super) async fn found(pool: &PgPool) -> Result<i64, StoreError> {
     newest.fetch_one(pool).await.map_err(database(WHAT))
 }
 
-async fn oldest_program(pool: &PgPool) -> Result<i64, StoreError> {
+async fn oldest_program(pool: &PgPool) -> StoreResult<i64> {
     let oldest = sqlx::query_scalar!("SELECT oldest_program FROM schema_compatibility");
     oldest.fetch_one(pool).await.map_err(database(WHAT))
 }
 
-async fn exists(pool: &PgPool, table: &str) -> Result<bool, StoreError> {
+async fn exists(pool: &PgPool, table: &str) -> StoreResult<bool> {
     let there = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(table);
     there.fetch_one(pool).await.map_err(database(WHAT))
 }
 
-async fn apply(pool: &PgPool) -> Result<(), StoreError> {
+async fn apply(pool: &PgPool) -> StoreResult<()> {
     let mut connection = pool.acquire().await.map_err(database(WHAT))?.detach();
     connection.execute(SESSION).await.map_err(database(WHAT))?;
     let mut migrations = Migrator { migrations: MIGRATIONS.migrations.clone(), ..Migrator::DEFAULT };

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::conversion::database;
-use store::StoreError;
+use store::StoreResult;
 use store::guardrails::Changes;
 
 const CHANNEL: &str = "fleetwright_changes";
@@ -26,11 +26,7 @@ pub(super) enum Signal {
 }
 
 /// Increments a counter in the transaction of the change; the notification is sent at commit.
-pub(super) async fn bump_signal(
-    connection: &mut PgConnection,
-    signal: Signal,
-    what: &'static str,
-) -> Result<(), StoreError> {
+pub(super) async fn bump_signal(connection: &mut PgConnection, signal: Signal, what: &'static str) -> StoreResult<()> {
     let name = match signal {
         Signal::Freezes => "freezes",
         Signal::Holds => "holds",
@@ -45,7 +41,7 @@ pub(super) async fn bump_signal(
 }
 
 /// Increments the counter of offerings; the caller notifies if it changes any. Returns the new version.
-pub(super) async fn raise_offerings(connection: &mut PgConnection, what: &'static str) -> Result<i64, StoreError> {
+pub(super) async fn raise_offerings(connection: &mut PgConnection, what: &'static str) -> StoreResult<i64> {
     sqlx::query_scalar!("UPDATE signals SET version = version + 1 WHERE name = 'offerings' RETURNING version")
         .fetch_one(connection)
         .await
@@ -53,12 +49,12 @@ pub(super) async fn raise_offerings(connection: &mut PgConnection, what: &'stati
 }
 
 /// Sends the notification at commit.
-pub(super) async fn notify(connection: &mut PgConnection, what: &'static str) -> Result<(), StoreError> {
+pub(super) async fn notify(connection: &mut PgConnection, what: &'static str) -> StoreResult<()> {
     sqlx::query!("SELECT pg_notify($1, '')", CHANNEL).execute(connection).await.map_err(database(what))?;
     Ok(())
 }
 
-pub(super) async fn read(pool: &PgPool) -> Result<Changes, StoreError> {
+pub(super) async fn read(pool: &PgPool) -> StoreResult<Changes> {
     let rows = sqlx::query!("SELECT name, version FROM signals").fetch_all(pool).await.map_err(database(WHAT))?;
     let version = |name: &str| rows.iter().find(|row| row.name == name).map_or(0, |row| row.version.unsigned_abs());
     let (freezes, leases, holds) = (version("freezes"), version("leases"), version("holds"));

@@ -7,7 +7,7 @@ use model::{CapacityType, MicroUsd, Timestamp};
 
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
-use store::StoreError;
+use store::StoreResult;
 use store::lease::{Lease, Scope};
 use store::spend::{HOURS_KEPT_DAYS, IntervalFilter, SpendGroup, SpendQuery, SpendRow};
 
@@ -154,7 +154,7 @@ fn group_name(group: SpendGroup) -> &'static str {
 }
 
 impl PostgresStore {
-    pub(super) async fn write_costs(&self, lease: &Lease, intervals: &[CostInterval]) -> Result<(), StoreError> {
+    pub(super) async fn write_costs(&self, lease: &Lease, intervals: &[CostInterval]) -> StoreResult<()> {
         if intervals.is_empty() {
             return Ok(());
         }
@@ -164,7 +164,7 @@ impl PostgresStore {
         commit(transaction, WRITE).await
     }
 
-    pub(super) async fn sum_costs(&self, query: &SpendQuery) -> Result<Vec<SpendRow>, StoreError> {
+    pub(super) async fn sum_costs(&self, query: &SpendQuery) -> StoreResult<Vec<SpendRow>> {
         let scopes = query.clusters.as_deref().map(scope_keys);
         let rows = sqlx::query!(
             r#"SELECT coalesce(milliseconds(starts_at) - milliseconds(starts_at) % $4::bigint, $2::bigint) AS "period_ms!",
@@ -198,7 +198,7 @@ impl PostgresStore {
         Ok(rows.collect())
     }
 
-    pub(super) async fn read_cost_intervals(&self, filter: &IntervalFilter) -> Result<Vec<CostInterval>, StoreError> {
+    pub(super) async fn read_cost_intervals(&self, filter: &IntervalFilter) -> StoreResult<Vec<CostInterval>> {
         let (after_ms, after_claim) = filter.after.clone().unwrap_or((filter.from_ms.saturating_sub(1), String::new()));
         let rows = sqlx::query_as!(
             Columns,
@@ -228,7 +228,7 @@ impl PostgresStore {
         clusters: Option<&[String]>,
         from_ms: i64,
         to_ms: i64,
-    ) -> Result<Vec<(String, CostInterval)>, StoreError> {
+    ) -> StoreResult<Vec<(String, CostInterval)>> {
         let scopes = clusters.map(scope_keys);
         let rows = sqlx::query!(
             r#"WITH around AS (
@@ -281,7 +281,7 @@ impl PostgresStore {
     }
 
     /// Deletes rows that began more than `seconds` ago, and merges those of days that are not kept by the hour.
-    pub(super) async fn prune_costs(&self, seconds: f64) -> Result<(), StoreError> {
+    pub(super) async fn prune_costs(&self, seconds: f64) -> StoreResult<()> {
         sqlx::query!("DELETE FROM machine_costs WHERE starts_at < now() - make_interval(secs => $1)", seconds)
             .execute(&self.pool)
             .await
@@ -300,7 +300,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    async fn merge_day(&self, scope: &str, day: &str) -> Result<(), StoreError> {
+    async fn merge_day(&self, scope: &str, day: &str) -> StoreResult<()> {
         let mut transaction = self.begin(PRUNE).await?;
         sqlx::query!("SELECT lock_scope($1)", scope).execute(&mut *transaction).await.map_err(database(PRUNE))?;
         sqlx::query!(
@@ -400,7 +400,7 @@ async fn write(connection: &mut PgConnection, scope: &Scope, columns: &WrittenCo
 
 /// The last interval of each machine that ran when the costs of its cluster were last written. Every write has an interval of
 /// each machine that runs, which begins at most an hour before it.
-pub(super) async fn running(connection: &mut PgConnection, scope: &Scope) -> Result<Vec<CostInterval>, StoreError> {
+pub(super) async fn running(connection: &mut PgConnection, scope: &Scope) -> StoreResult<Vec<CostInterval>> {
     let rows = sqlx::query_as!(
         Columns,
         r#"SELECT * FROM (

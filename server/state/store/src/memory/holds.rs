@@ -1,6 +1,6 @@
 //! Holds, by the store's clock.
 
-use super::super::StoreError;
+use super::super::StoreResult;
 use super::super::guardrails::{AuditEntry, HoldAudit};
 use super::super::holds::{
     HoldCaller, HoldCommand, HoldCreation, HoldQuota, HoldRow, HoldState, HoldStatusRow, LiveHolds, NewHold,
@@ -200,7 +200,7 @@ impl Tables {
         LiveHolds { read: self.hold_changes, holds }
     }
 
-    pub(super) fn write_hold(&mut self, lease: &Lease, status: &HoldStatusRow, now: i64) -> Result<(), StoreError> {
+    pub(super) fn write_hold(&mut self, lease: &Lease, status: &HoldStatusRow, now: i64) -> StoreResult<()> {
         self.check_lease(lease)?;
         self.put_hold_status(&lease.scope, status, now);
         Ok(())

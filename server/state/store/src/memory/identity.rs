@@ -1,13 +1,13 @@
 //! Cluster identity and observed object counts.
 
-use super::super::StoreError;
+use super::super::StoreResult;
 use super::super::guardrails::AuditEntry;
 use super::super::identity::{ForgetOutcome, Identity, UidClaim, check_identity, yielded};
 use super::super::lease::{Lease, ObservedExtent, Scope};
 use super::tables::{LeaseRow, Tables};
 
 impl Tables {
-    pub(super) fn put_extent(&mut self, lease: &Lease, extent: &ObservedExtent) -> Result<(), StoreError> {
+    pub(super) fn put_extent(&mut self, lease: &Lease, extent: &ObservedExtent) -> StoreResult<()> {
         self.check_lease(lease)?;
         self.extents.insert(lease.scope.clone(), *extent);
         Ok(())
@@ -22,7 +22,7 @@ impl Tables {
         bindings.collect()
     }
 
-    pub(super) fn bind_cluster_uid(&mut self, lease: &Lease, uid: &str) -> Result<(), StoreError> {
+    pub(super) fn bind_cluster_uid(&mut self, lease: &Lease, uid: &str) -> StoreResult<()> {
         self.check_lease(lease)?;
         let cluster = lease.scope.cluster_name().unwrap_or_default();
         let bound = self.identities(cluster, uid);
@@ -62,13 +62,7 @@ impl Tables {
     }
 
     /// Returns whether the cluster has a lease row, and whether its UID changed.
-    pub(super) fn accept_uid(
-        &mut self,
-        cluster: &str,
-        uid: &str,
-        by: &str,
-        now: i64,
-    ) -> Result<(bool, bool), StoreError> {
+    pub(super) fn accept_uid(&mut self, cluster: &str, uid: &str, by: &str, now: i64) -> StoreResult<(bool, bool)> {
         let scope = Scope::cluster(cluster);
         let others: Vec<Identity> =
             self.identities("", uid).into_iter().filter(|identity| identity.cluster != cluster).collect();

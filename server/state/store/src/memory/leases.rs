@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::StoreError;
+use super::super::StoreResult;
 use super::super::epoch::next_epoch;
 use super::super::lease::{Lease, LeaseOutcome, OpenOperations, Renewal, Scope};
 use super::tables::{LeaseRow, Tables, milliseconds};
@@ -15,7 +15,7 @@ impl Tables {
         seen: u64,
         duration: Duration,
         now: i64,
-    ) -> Result<LeaseOutcome, StoreError> {
+    ) -> StoreResult<LeaseOutcome> {
         if let Some(row) = self.leases.get(scope).filter(|row| row.owner != owner && row.expires_ms > now) {
             let expires_in = Duration::from_millis((row.expires_ms - now).unsigned_abs());
             return Ok(LeaseOutcome::Held { owner: row.owner.clone(), expires_in });

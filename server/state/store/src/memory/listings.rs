@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::StoreError;
+use super::super::StoreResult;
 use super::super::lease::{Lease, Scope};
 use super::super::listing::{ListedInstanceRow, StoredListing};
 use super::tables::{ListingRow, Tables, milliseconds};
@@ -14,7 +14,7 @@ impl Tables {
         ago: Duration,
         machines: &[ListedInstanceRow],
         now: i64,
-    ) -> Result<bool, StoreError> {
+    ) -> StoreResult<bool> {
         self.check_lease(lease)?;
         if !self.others_hold_clusters(&lease.owner, now) {
             return Ok(false);

@@ -1,6 +1,6 @@
 //! Decisions and their replay data.
 
-use super::super::StoreError;
+use super::super::StoreResult;
 use super::super::holds::RETENTION_MS;
 use super::super::lease::{Lease, Scope};
 use super::super::log::{Blob, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Replay, Retention, StoredDecision};
@@ -13,7 +13,7 @@ const DECISIONS_KEPT: usize = 1000;
 const DAY_MS: i64 = 86_400_000;
 
 impl Tables {
-    pub(super) fn record_decision(&mut self, lease: &Lease, entry: &Entry, now: i64) -> Result<(), StoreError> {
+    pub(super) fn record_decision(&mut self, lease: &Lease, entry: &Entry, now: i64) -> StoreResult<()> {
         self.check_lease(lease)?;
         self.insert_intents(&lease.scope, &entry.intents, now)?;
         self.insert_blobs(&entry.blobs, now);

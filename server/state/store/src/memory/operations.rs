@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
 use super::super::operations::{AttemptOutcome, Intent, IntentState, OpenIntent, RecentAttempt};
+use super::super::{StoreError, StoreResult};
 use super::tables::{IntentRow, Tables};
 
 impl IntentRow {
@@ -24,7 +24,7 @@ impl IntentRow {
 
 impl Tables {
     /// Inserts all attempts or none.
-    pub(super) fn insert_intents(&mut self, scope: &Scope, intents: &[Intent], now: i64) -> Result<(), StoreError> {
+    pub(super) fn insert_intents(&mut self, scope: &Scope, intents: &[Intent], now: i64) -> StoreResult<()> {
         for intent in intents {
             self.check_attempt(scope, intent)?;
         }
@@ -40,7 +40,7 @@ impl Tables {
         Ok(())
     }
 
-    fn check_attempt(&self, scope: &Scope, intent: &Intent) -> Result<(), StoreError> {
+    fn check_attempt(&self, scope: &Scope, intent: &Intent) -> StoreResult<()> {
         let none = BTreeMap::new();
         let rows = self.intents.get(scope).unwrap_or(&none);
         let (claim, attempt) = (&intent.claim, intent.attempt);
@@ -63,7 +63,7 @@ impl Tables {
         Err(StoreError::AttemptRefused { scope: scope.clone(), claim: claim.clone(), attempt, why: why.to_owned() })
     }
 
-    pub(super) fn begin_attempt(&mut self, lease: &Lease, intent: &Intent, now: i64) -> Result<(), StoreError> {
+    pub(super) fn begin_attempt(&mut self, lease: &Lease, intent: &Intent, now: i64) -> StoreResult<()> {
         self.check_lease(lease)?;
         self.insert_intents(&lease.scope, std::slice::from_ref(intent), now)
     }
@@ -74,7 +74,7 @@ impl Tables {
         claim: &str,
         attempt: u32,
         outcome: &AttemptOutcome,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         self.check_lease(lease)?;
         let rows = self.intents.entry(lease.scope.clone()).or_default();
         if let Some(row) = rows.get_mut(&(claim.to_owned(), attempt))
@@ -85,7 +85,7 @@ impl Tables {
         Ok(())
     }
 
-    pub(super) fn close_intents(&mut self, lease: &Lease, claims: &[String], now: i64) -> Result<(), StoreError> {
+    pub(super) fn close_intents(&mut self, lease: &Lease, claims: &[String], now: i64) -> StoreResult<()> {
         self.check_lease(lease)?;
         let rows = self.intents.entry(lease.scope.clone()).or_default();
         for claim in claims {

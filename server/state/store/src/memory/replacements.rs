@@ -1,6 +1,6 @@
 //! Replacements under way, by the store's clock.
 
-use super::super::StoreError;
+use super::super::StoreResult;
 use super::super::lease::{Lease, Scope};
 use super::super::replacements::{BackoffRow, ReplacementRow, ReplacementsEnd};
 use super::tables::Tables;
@@ -16,12 +16,7 @@ impl Tables {
         kept.sort_by(|(one, _), (other, _)| one.claim.cmp(&other.claim));
     }
 
-    pub(super) fn end_replacements(
-        &mut self,
-        lease: &Lease,
-        end: &ReplacementsEnd,
-        now: i64,
-    ) -> Result<(), StoreError> {
+    pub(super) fn end_replacements(&mut self, lease: &Lease, end: &ReplacementsEnd, now: i64) -> StoreResult<()> {
         self.check_lease(lease)?;
         let tables = self.replacements.entry(lease.scope.clone()).or_default();
         tables.replacements.retain(|(row, _)| !end.claims.contains(&row.claim));

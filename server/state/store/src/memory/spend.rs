@@ -6,13 +6,13 @@ use std::ops::Bound;
 use cost::{CostInterval, CostParts, SavingDecision};
 use model::Timestamp;
 
-use super::super::StoreError;
+use super::super::StoreResult;
 use super::super::lease::{Lease, Scope};
 use super::super::spend::{DAY_MS, HOUR_MS, HOURS_KEPT_DAYS, IntervalFilter, SpendGroup, SpendQuery, SpendRow};
 use super::tables::Tables;
 
 impl Tables {
-    pub(super) fn put_costs(&mut self, lease: &Lease, intervals: &[CostInterval]) -> Result<(), StoreError> {
+    pub(super) fn put_costs(&mut self, lease: &Lease, intervals: &[CostInterval]) -> StoreResult<()> {
         self.check_lease(lease)?;
         let table = self.costs.entry(lease.scope.clone()).or_default();
         for interval in intervals {

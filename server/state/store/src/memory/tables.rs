@@ -8,7 +8,6 @@ use cost::CostInterval;
 
 use super::browser_sessions::BrowserSessionTable;
 use super::outcomes::OutcomeTable;
-use crate::StoreError;
 use crate::counters::CounterValues;
 use crate::guardrails::{AuditEntry, Freeze};
 use crate::holds::{HoldRow, HoldState};
@@ -20,6 +19,7 @@ use crate::offerings::{OfferingKey, OfferingRow};
 use crate::operations::{Intent, IntentState};
 use crate::replacements::{BackoffRow, ReplacementRow};
 use crate::replicas::{ClusterSummaryRow, ReplicaRow};
+use crate::{StoreError, StoreResult};
 
 /// Tables of the PostgreSQL schema. Every operation is atomic under one lock.
 #[derive(Debug, Default)]
@@ -166,7 +166,7 @@ impl Tables {
     }
 
     /// Fence of every write: the lease must be held at its epoch.
-    pub(super) fn check_lease(&mut self, lease: &Lease) -> Result<(), StoreError> {
+    pub(super) fn check_lease(&mut self, lease: &Lease) -> StoreResult<()> {
         if self.held_row(lease).is_some() {
             return Ok(());
         }
