@@ -21,6 +21,11 @@ pub(super) fn nonce() -> u128 {
     half() << 64 | half()
 }
 
+/// A number of a cluster, as the port has it.
+fn cluster_number(scope: &str, number: i64) -> Option<(String, u64)> {
+    Some((Scope::parse(scope)?.cluster_name()?.to_owned(), number.unsigned_abs()))
+}
+
 fn text(nonce: u128) -> String {
     format!("{nonce:032x}")
 }
@@ -54,10 +59,7 @@ impl PostgresStore {
         const WHAT: &str = "read quarantine releases";
         let rows = sqlx::query!(r#"SELECT scope, number FROM quarantine_releases ORDER BY scope COLLATE "C""#);
         let rows = rows.fetch_all(&self.pool).await.map_err(database(WHAT))?;
-        let read = rows
-            .into_iter()
-            .filter_map(|row| Some((Scope::parse(&row.scope)?.cluster_name()?.to_owned(), row.number.unsigned_abs())));
-        Ok(read.collect())
+        Ok(rows.into_iter().filter_map(|row| cluster_number(&row.scope, row.number)).collect())
     }
 
     pub(super) async fn write_confirmation(&self, cluster: &str, by: &str, nonce: u128) -> StoreResult<bool> {
@@ -82,10 +84,7 @@ impl PostgresStore {
         const WHAT: &str = "read removal confirmations";
         let rows = sqlx::query!(r#"SELECT scope, number FROM removal_confirmations ORDER BY scope COLLATE "C""#);
         let rows = rows.fetch_all(&self.pool).await.map_err(database(WHAT))?;
-        let read = rows
-            .into_iter()
-            .filter_map(|row| Some((Scope::parse(&row.scope)?.cluster_name()?.to_owned(), row.number.unsigned_abs())));
-        Ok(read.collect())
+        Ok(rows.into_iter().filter_map(|row| cluster_number(&row.scope, row.number)).collect())
     }
 
     pub(super) async fn write_freeze(&self, order: &FreezeOrder, nonce: u128) -> StoreResult<i64> {

@@ -43,6 +43,22 @@ struct HoldColumns {
     version: i64,
 }
 
+/// Selects [`HoldColumns`] by what follows the name of the table.
+macro_rules! select_holds {
+    ($rest:literal, $($argument:expr),+) => {
+        sqlx::query_as!(
+            HoldColumns,
+            r#"SELECT id, scope, client, fingerprint, pod_sets, pods, dedicated, max_price,
+                      milliseconds(created_at) AS "created_ms!", milliseconds(expires_at) AS "expires_ms!",
+                      milliseconds(expires_at) - milliseconds(clock_timestamp()) AS "left_ms!",
+                      milliseconds(committed_at) AS committed_ms, milliseconds(ended_at) AS ended_ms, ended, ready, message,
+                      targets, target_sets, target_pods, target_prices, version
+               FROM holds "# + $rest,
+            $($argument),+
+        )
+    };
+}
+
 impl HoldColumns {
     fn into_row(self) -> HoldRow {
         let state = HoldState::of(self.ended.as_deref(), self.committed_ms.is_some(), self.ready, self.left_ms);
@@ -214,14 +230,8 @@ impl PostgresStore {
 
     pub(super) async fn read_holds(&self, cluster: Option<&str>) -> StoreResult<Vec<HoldRow>> {
         let scope = cluster.map(|cluster| Scope::cluster(cluster).key());
-        let rows = sqlx::query_as!(
-            HoldColumns,
-            r#"SELECT id, scope, client, fingerprint, pod_sets, pods, dedicated, max_price,
-                      milliseconds(created_at) AS "created_ms!", milliseconds(expires_at) AS "expires_ms!",
-                      milliseconds(expires_at) - milliseconds(clock_timestamp()) AS "left_ms!",
-                      milliseconds(committed_at) AS committed_ms, milliseconds(ended_at) AS ended_ms, ended, ready, message,
-                      targets, target_sets, target_pods, target_prices, version
-               FROM holds WHERE ($1::text IS NULL OR scope = $1) ORDER BY scope COLLATE "C", id COLLATE "C""#,
+        let rows = select_holds!(
+            r#"WHERE ($1::text IS NULL OR scope = $1) ORDER BY scope COLLATE "C", id COLLATE "C""#,
             scope
         );
         let rows = rows.fetch_all(&self.pool).await.map_err(database(READ))?;
@@ -316,32 +326,12 @@ async fn audit(connection: &mut PgConnection, command: HoldAudit, row: &HoldRow,
 }
 
 async fn by_request(connection: &mut PgConnection, new: &NewHold) -> StoreResult<Option<HoldColumns>> {
-    let row = sqlx::query_as!(
-        HoldColumns,
-        r#"SELECT id, scope, client, fingerprint, pod_sets, pods, dedicated, max_price,
-                  milliseconds(created_at) AS "created_ms!", milliseconds(expires_at) AS "expires_ms!",
-                  milliseconds(expires_at) - milliseconds(clock_timestamp()) AS "left_ms!",
-                  milliseconds(committed_at) AS committed_ms, milliseconds(ended_at) AS ended_ms, ended, ready, message,
-                  targets, target_sets, target_pods, target_prices, version
-           FROM holds WHERE client = $1 AND request_id = $2"#,
-        new.client,
-        new.request_id
-    );
+    let row = select_holds!("WHERE client = $1 AND request_id = $2", new.client, new.request_id);
     row.fetch_optional(connection).await.map_err(database(CREATE))
 }
 
 async fn by_id(connection: &mut PgConnection, scope: &str, id: &str) -> StoreResult<Option<HoldRow>> {
-    let row = sqlx::query_as!(
-        HoldColumns,
-        r#"SELECT id, scope, client, fingerprint, pod_sets, pods, dedicated, max_price,
-                  milliseconds(created_at) AS "created_ms!", milliseconds(expires_at) AS "expires_ms!",
-                  milliseconds(expires_at) - milliseconds(clock_timestamp()) AS "left_ms!",
-                  milliseconds(committed_at) AS committed_ms, milliseconds(ended_at) AS ended_ms, ended, ready, message,
-                  targets, target_sets, target_pods, target_prices, version
-           FROM holds WHERE id = $1 AND scope = $2"#,
-        id,
-        scope
-    );
+    let row = select_holds!("WHERE id = $1 AND scope = $2", id, scope);
     let row = row.fetch_optional(connection).await.map_err(database(READ))?;
     Ok(row.map(HoldColumns::into_row))
 }
@@ -351,15 +341,8 @@ async fn by_id(connection: &mut PgConnection, scope: &str, id: &str) -> StoreRes
 pub(super) async fn live(connection: &mut PgConnection, scope: Option<&Scope>) -> StoreResult<LiveHolds> {
     let read = sqlx::query_scalar!("SELECT version FROM signals WHERE name = 'holds'");
     let read = read.fetch_one(&mut *connection).await.map_err(database(READ))?;
-    let rows = sqlx::query_as!(
-        HoldColumns,
-        r#"SELECT id, scope, client, fingerprint, pod_sets, pods, dedicated, max_price,
-                  milliseconds(created_at) AS "created_ms!", milliseconds(expires_at) AS "expires_ms!",
-                  milliseconds(expires_at) - milliseconds(clock_timestamp()) AS "left_ms!",
-                  milliseconds(committed_at) AS committed_ms, milliseconds(ended_at) AS ended_ms, ended, ready, message,
-                  targets, target_sets, target_pods, target_prices, version
-           FROM holds WHERE ended_at IS NULL AND ($1::text IS NULL OR scope = $1)
-           ORDER BY scope COLLATE "C", id COLLATE "C""#,
+    let rows = select_holds!(
+        r#"WHERE ended_at IS NULL AND ($1::text IS NULL OR scope = $1) ORDER BY scope COLLATE "C", id COLLATE "C""#,
         scope.map(Scope::key)
     );
     let rows = rows.fetch_all(connection).await.map_err(database(READ))?;

@@ -55,6 +55,19 @@ struct DecisionColumns {
     plan_digest: Option<Vec<u8>>,
 }
 
+/// Selects [`DecisionColumns`] by what follows the name of the table.
+macro_rules! select_decisions {
+    ($rest:literal, $($argument:expr),+) => {
+        sqlx::query_as!(
+            DecisionColumns,
+            r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, sample, body, summary, report,
+                      segment, sequence, stance, plan, policy, catalogues, engine_version, input_digest, plan_digest
+               FROM decisions "# + $rest,
+            $($argument),+
+        )
+    };
+}
+
 impl PostgresStore {
     pub(super) async fn write_entry(&self, lease: &Lease, entry: &Entry) -> StoreResult<()> {
         let orders = self.compress_orders(&lease.scope, &entry.intents).await?;
@@ -89,11 +102,8 @@ impl PostgresStore {
         let limit = i64::from(filter.limit);
         let rows = match &filter.scope {
             Some(scope) => {
-                let rows = sqlx::query_as!(
-                    DecisionColumns,
-                    r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, sample, body, summary, report,
-                              segment, sequence, stance, plan, policy, catalogues, engine_version, input_digest, plan_digest
-                       FROM decisions WHERE scope = $1 AND number < $2 ORDER BY number DESC LIMIT $3"#,
+                let rows = select_decisions!(
+                    "WHERE scope = $1 AND number < $2 ORDER BY number DESC LIMIT $3",
                     scope.key(),
                     before,
                     limit
@@ -101,14 +111,7 @@ impl PostgresStore {
                 rows.fetch_all(&self.pool).await
             }
             None => {
-                let rows = sqlx::query_as!(
-                    DecisionColumns,
-                    r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, sample, body, summary, report,
-                              segment, sequence, stance, plan, policy, catalogues, engine_version, input_digest, plan_digest
-                       FROM decisions WHERE number < $1 ORDER BY number DESC LIMIT $2"#,
-                    before,
-                    limit
-                );
+                let rows = select_decisions!("WHERE number < $1 ORDER BY number DESC LIMIT $2", before, limit);
                 rows.fetch_all(&self.pool).await
             }
         };
@@ -116,13 +119,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn read_decision(&self, number: u64) -> StoreResult<Vec<StoredDecision>> {
-        let rows = sqlx::query_as!(
-            DecisionColumns,
-            r#"SELECT scope, number, milliseconds(decided_at) AS "decided_at_ms!", epoch, kind, sample, body, summary, report,
-                      segment, sequence, stance, plan, policy, catalogues, engine_version, input_digest, plan_digest
-               FROM decisions WHERE number = $1 ORDER BY scope"#,
-            column(number)
-        );
+        let rows = select_decisions!("WHERE number = $1 ORDER BY scope", column(number));
         self.read_columns(rows.fetch_all(&self.pool).await.map_err(database(READ))?).await
     }
 

@@ -18,6 +18,7 @@ const PRUNE: &str = "merge costs of days";
 /// An interval as it is stored.
 #[derive(Debug)]
 struct Columns {
+    scope: String,
     claim: String,
     start_ms: i64,
     end_ms: i64,
@@ -202,7 +203,7 @@ impl PostgresStore {
         let (after_ms, after_claim) = filter.after.clone().unwrap_or((filter.from_ms.saturating_sub(1), String::new()));
         let rows = sqlx::query_as!(
             Columns,
-            r#"SELECT claim, milliseconds(starts_at) AS "start_ms!", milliseconds(ends_at) AS "end_ms!",
+            r#"SELECT scope, claim, milliseconds(starts_at) AS "start_ms!", milliseconds(ends_at) AS "end_ms!",
                       milliseconds(launched_at) AS "launched_ms!", pool, provider_id, instance_type, zone, capacity_type,
                       price, launched_by, removed_by, milliseconds(removed_at) AS removed_ms, moved_by, moved_ppm, is_running,
                       ARRAY[useful, booting, draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained]
@@ -230,7 +231,8 @@ impl PostgresStore {
         to_ms: i64,
     ) -> StoreResult<Vec<(String, CostInterval)>> {
         let scopes = clusters.map(scope_keys);
-        let rows = sqlx::query!(
+        let rows = sqlx::query_as!(
+            Columns,
             r#"WITH around AS (
                  SELECT * FROM machine_costs
                  WHERE starts_at >= timestamptz 'epoch' + ($2::bigint - 86400000) * interval '1 millisecond'
@@ -240,10 +242,11 @@ impl PostgresStore {
                  SELECT DISTINCT scope, claim, removed_by FROM around
                  WHERE removed_at >= timestamptz 'epoch' + $2::bigint * interval '1 millisecond'
                    AND removed_at < timestamptz 'epoch' + $3::bigint * interval '1 millisecond')
-               SELECT substr(scope, length('cluster/') + 1) AS "cluster!", claim, milliseconds(starts_at) AS "start_ms!",
+               SELECT scope, claim, milliseconds(starts_at) AS "start_ms!",
                       milliseconds(ends_at) AS "end_ms!", milliseconds(launched_at) AS "launched_ms!", pool, provider_id,
                       instance_type, zone, capacity_type, price, launched_by, removed_by,
-                      milliseconds(removed_at) AS removed_ms, moved_by, moved_ppm, is_running
+                      milliseconds(removed_at) AS removed_ms, moved_by, moved_ppm, is_running,
+                      ARRAY[]::bigint[] AS "parts!"
                FROM around
                WHERE (scope, claim) IN (SELECT scope, claim FROM removed)
                   OR (scope, launched_by) IN (SELECT scope, removed_by FROM removed)
@@ -255,29 +258,8 @@ impl PostgresStore {
             to_ms
         );
         let rows = rows.fetch_all(&self.pool).await.map_err(database(READ))?;
-        let rows = rows.into_iter().map(|row| {
-            let columns = Columns {
-                claim: row.claim,
-                start_ms: row.start_ms,
-                end_ms: row.end_ms,
-                launched_ms: row.launched_ms,
-                pool: row.pool,
-                provider_id: row.provider_id,
-                instance_type: row.instance_type,
-                zone: row.zone,
-                capacity_type: row.capacity_type,
-                price: row.price,
-                launched_by: row.launched_by,
-                removed_by: row.removed_by,
-                removed_ms: row.removed_ms,
-                moved_by: row.moved_by,
-                moved_ppm: row.moved_ppm,
-                is_running: row.is_running,
-                parts: Vec::new(),
-            };
-            (row.cluster, columns.decode())
-        });
-        Ok(rows.collect())
+        let cluster = |row: &Columns| row.scope.strip_prefix("cluster/").unwrap_or_default().to_owned();
+        Ok(rows.into_iter().map(|row| (cluster(&row), row.decode())).collect())
     }
 
     /// Deletes rows that began more than `seconds` ago, and merges those of days that are not kept by the hour.
@@ -404,7 +386,7 @@ pub(super) async fn running(connection: &mut PgConnection, scope: &Scope) -> Sto
     let rows = sqlx::query_as!(
         Columns,
         r#"SELECT * FROM (
-             SELECT DISTINCT ON (claim) claim, milliseconds(starts_at) AS "start_ms!", milliseconds(ends_at) AS "end_ms!",
+             SELECT DISTINCT ON (claim) scope, claim, milliseconds(starts_at) AS "start_ms!", milliseconds(ends_at) AS "end_ms!",
                     milliseconds(launched_at) AS "launched_ms!", pool, provider_id, instance_type, zone, capacity_type,
                     price, launched_by, removed_by, milliseconds(removed_at) AS removed_ms, moved_by, moved_ppm, is_running,
                     ARRAY[useful, booting, draining, hold, daemonsets, fragmentation, blocked, no_savings, unexplained]
