@@ -1,6 +1,7 @@
 //! `CapacityService`: plans, quotes and holds for programs, the same from every replica.
 //!
-//! - What is asked: [`pod_sets`], [`deadline`], read on `request_threads`. How it fails: [`errors`], [`error_info`].
+//! - What is asked: [`pod_sets`], [`deadline`], read on `request_threads`. How it fails: [`api_messages::errors`],
+//!   [`error_info`].
 //! - Quotes ([`quotes`]) and plans that are only shown ([`plans`], [`what_if`]) are made on threads of their own
 //!   ([`threads`], `worker`) from what the task of each cluster hands out (`cluster_facts`). What is quoted again and again is
 //!   prepared before a quote asks for it ([`known_facts`], `refresh`).

@@ -9,7 +9,7 @@
 //!
 //! Reading order: the crate [`replica`] (what follows from which input), [`ControlLoop::run`],
 //! [`clusters`] and [`cluster_task`] (the tasks), [`calls`] (calls to store and cloud), [`records`]
-//! (decisions as rows), [`view_publisher`] (dashboard views), [`latency`], [`traces`].
+//! (decisions as rows), [`latency`], [`traces`].
 
 pub mod calls;
 mod cluster_task;
