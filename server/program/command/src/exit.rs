@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::process::ExitCode;
+use settings::ConfigErrors;
 
 /// Exit status of every subcommand (plan contract §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,12 @@ pub enum Status {
     Refused,
     /// Internal error, or failure of a dependency.
     Internal,
+}
+
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Self {
+        Self { status: Status::Refused, messages: errors.messages() }
+    }
 }
 
 impl From<Status> for ExitCode {

@@ -1,6 +1,7 @@
 //! What commands share: exit status, input files, output without control characters, durations, and the word that a
 //! misspelled one may mean.
 
+pub mod completion;
 pub mod duration;
 pub mod escape;
 pub mod exit;

@@ -9,9 +9,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 use client::why::kubectl::Plugin;
 use client::{audit, clusters, fleet, forget, freeze, freezes, hold, quarantine, quote, removals, thaw, top, why};
 use command::exit::{Failure, Status};
-use command::output;
+use command::{completion, output};
 use offline::{accounts_file, convert, crds, explain, history, plan, replay, trust_file, validate};
-use server::cli::{catalogue, completion, ec2, serve};
+use server::cli::{catalogue, ec2, serve};
 
 use crate::{capture, man};
 

@@ -9,6 +9,7 @@ pub mod queue_setup;
 pub mod simulated_account;
 
 use std::path::Path;
+#[cfg(feature = "ec2")]
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};

@@ -64,7 +64,7 @@ use fleet_api::views::publisher::ViewPublisher;
 use fleet_api::views::{self, ResourceChanges};
 use loops::{Common, Inbox, Loops};
 use metrics::histogram;
-use server_settings::{ClusterRules, Config, ControlConfig, LeaseConfig, Provider, StoreConfig};
+use server_settings::{ClusterRules, Config, ControlConfig, LeaseConfig, StoreConfig};
 use store::lease::Scope;
 use store::log::Retention;
 use store::replicas::{ReplicaEndpoint, ReplicaRow};

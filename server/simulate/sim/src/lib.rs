@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use command::exit::{Failure, Status};
-use server::cli::completion;
+use command::completion;
 
 /// Simulator of Fleetwright: servers, clouds and clusters that buy nothing.
 #[derive(Debug, Parser)]

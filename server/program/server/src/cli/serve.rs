@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 
+use crate::serve::Server;
 use crate::{clouds, serve};
 use command::exit::{Failure, Status};
 use command::{output, suggest};

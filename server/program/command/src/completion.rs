@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use clap::{Args, Command, ValueEnum};
 use clap_complete::env::{Bash, CompleteEnv, EnvCompleter, Fish, Shells, Zsh};
-use command::exit::{Failure, Status};
-use command::output;
+use crate::exit::{Failure, Status};
+use crate::output;
 
 /// Variable by which a script asks this program for the words that may follow.
 const VARIABLE: &str = "FLEETWRIGHT_COMPLETE";
