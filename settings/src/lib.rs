@@ -15,3 +15,6 @@ pub use key::{Key, Schema};
 pub use layers::{Layers, print};
 pub use log_filter::is_log_filter;
 pub use value_type::{OtherType, ValueType, parse_duration, parse_micro_dollars};
+
+#[cfg(test)]
+mod tests;
