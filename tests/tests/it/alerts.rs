@@ -144,7 +144,7 @@ fn alerts_of_plans_fire_with_a_planner_that_is_slow_or_wrong() {
     let mut config = Config::resolve(&layers).expect("a valid configuration");
     config.cloud.provider = Provider::Simulated { shared: false };
     let cloud = in_process(FaultProfile::default(), &config.cloud.region, None).expect("the built-in catalogue");
-    let server = runtime.block_on(serve::start(config, None, cloud, faulty_planner)).expect("a server");
+    let server = runtime.block_on(serve::start(config, None, Arc::new(cloud), faulty_planner)).expect("a server");
     let Some(monitor) = Prometheus::with_alerts(test, &server.http.to_string()) else { return };
     let server_url = format!("http://{}", server.grpc);
     let first = start_agent(&server_url, "shop");

@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Command, ValueEnum};
-use clap_complete::env::{Bash, CompleteEnv, EnvCompleter, Fish, Shells, Zsh};
 use crate::exit::{Failure, Status};
 use crate::output;
+use clap::{Args, Command, ValueEnum};
+use clap_complete::env::{Bash, CompleteEnv, EnvCompleter, Fish, Shells, Zsh};
 
 /// Variable by which a script asks this program for the words that may follow.
 const VARIABLE: &str = "FLEETWRIGHT_COMPLETE";

@@ -1,8 +1,8 @@
 //! Exit status of a command; failures print one line each.
 
+use settings::ConfigErrors;
 use std::fmt;
 use std::process::ExitCode;
-use settings::ConfigErrors;
 
 /// Exit status of every subcommand (plan contract §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

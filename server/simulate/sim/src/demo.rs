@@ -1,7 +1,7 @@
 //! `fleetwright-sim demo`: the whole system on one host.
 
 use command::exit::{Failure, Status};
-use server::{clouds, telemetry};
+use server::clouds;
 use simulation::{CloudInterface, demo};
 
 /// Runs the command.

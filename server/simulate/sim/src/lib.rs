@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use command::exit::{Failure, Status};
 use command::completion;
+use command::exit::{Failure, Status};
 
 /// Simulator of Fleetwright: servers, clouds and clusters that buy nothing.
 #[derive(Debug, Parser)]

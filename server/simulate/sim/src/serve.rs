@@ -1,5 +1,6 @@
 //! `fleetwright-sim serve`: a server of the product on a simulated cloud.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -63,10 +64,10 @@ pub(crate) fn run(flags: SimulatedServeFlags) -> Result<Status, Failure> {
 async fn serve_simulated(config: Config, address: Option<String>, faults: FaultProfile) -> anyhow::Result<Server> {
     let catalogue = clouds::catalogue(&config.cloud)?;
     let server = match address {
-        Some(address) => start(config, catalogue, RemoteCloud::new(&address)?, new_planner).await,
+        Some(address) => start(config, catalogue, Arc::new(RemoteCloud::new(&address)?), new_planner).await,
         None => {
             let cloud = in_process(faults, &config.cloud.region, catalogue.as_ref())?;
-            start(config, catalogue, cloud, new_planner).await
+            start(config, catalogue, Arc::new(cloud), new_planner).await
         }
     }?;
     // A server that does not start says why, and nothing else.
