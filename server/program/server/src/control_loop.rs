@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::provider::CloudProvider;
-use controller::{PlanAnswer, RegionState};
+use controller::RegionState;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use model::{Millis, Timestamp};
@@ -49,7 +49,6 @@ use fleet_api::views::publisher::ViewUpdate;
 pub use heartbeat::Heartbeat;
 pub(crate) use latency::Latencies;
 use lease_renewal::{HeldLeases, LeaseRenewalThread};
-use planners::Planners;
 pub(crate) use planners::{PlannerThreads, PlanningMode};
 use replica::fence::Fence;
 use replica::{ADMISSION_LIMIT, Call, ClusterSettings, Coordinator, Input, Output, Step};
@@ -141,7 +140,6 @@ struct LoopState {
     clusters: Clusters,
     sessions: Sessions,
     runner: Arc<CallRunner>,
-    plans: mpsc::UnboundedReceiver<PlanAnswer>,
     lease_renewal: LeaseRenewalThread,
     calls: JoinSet<Input>,
     latencies: Arc<Latencies>,
@@ -206,7 +204,6 @@ impl ControlLoop {
                 () = due(listings.as_mut()) => Next::input(Input::ListingDue),
                 Some(renewal) = running.lease_renewal.next() => Next::input(Input::Renewed(renewal)),
                 () = tokio::time::sleep_until(wakeup) => Next::Time,
-                Some(answer) = running.plans.recv() => Next::input(Input::Planned(Box::new(answer))),
                 Some(done) = running.calls.join_next() => Next::input(done?),
                 Some(question) = questions.recv() => Next::Question(question),
                 Some(Delivery { event, place }) = session_events.recv() => {
@@ -238,13 +235,12 @@ impl LoopState {
         let (conditions, launch_warnings) = (parts.conditions, LaunchWarnings::default());
         let runner = CallRunner { store, cloud, lease, fence, held_leases, log, names, conditions, launch_warnings };
         let runner = Arc::new(runner);
-        let (planners, plans) = Planners::new(planners);
         let context = TaskContext {
             settings,
             sessions: sessions.clone(),
             owner: runner.lease.owner.clone(),
             runner: Arc::clone(&runner),
-            planners: Arc::new(planners),
+            planners,
             views,
             latencies: Arc::clone(&latencies),
             heartbeat: Arc::clone(&heartbeat),
@@ -258,7 +254,6 @@ impl LoopState {
             sessions,
             lease_renewal: LeaseRenewalThread::start(runner.renewer(), renewal, heartbeat)?,
             runner,
-            plans,
             calls: JoinSet::new(),
             latencies,
             last_tick: Instant::now(),

@@ -172,7 +172,6 @@ impl Coordinator {
                 let past = [history, moves].into_iter().chain(loaded_events(&cluster, &answer, now));
                 self.handle_lease_answer(cluster, answer, past, now)
             }
-            Input::Planned(answer) => self.handle_event(Event::Planned(answer), now),
             Input::CommandEnded { cluster, id, outcome } => {
                 let owned = self.leases.contains_key(&cluster);
                 let ended = owned.then_some(Step::Deliver(cluster, ClusterInput::CommandEnded { id, outcome }));

@@ -1,8 +1,8 @@
 //! Inputs of a replica: events of agents and the cloud, timers, and the answers to its calls.
 
 use cloud::provider::{CloudError, CloudEvent, Instance};
+use controller::Event;
 use controller::executor::{Command, CommandId, Outcome, Retry};
-use controller::{Event, PlanAnswer};
 use model::{ClusterName, Timestamp};
 
 use super::call::{Call, CounterUpdate};
@@ -28,8 +28,6 @@ pub enum Input {
         /// What consolidation moved lately in the cluster, if the lease was granted.
         moves: Vec<String>,
     },
-    /// The plan requested by [`Output::Plan`](crate::Output::Plan).
-    Planned(Box<PlanAnswer>),
     /// Answer to [`Call::RunCommand`].
     CommandEnded { cluster: ClusterName, id: CommandId, outcome: Outcome },
     /// Answer to [`Call::PollCloud`]; `None` when the cloud did not answer.

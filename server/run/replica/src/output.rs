@@ -10,7 +10,7 @@ use super::call::Call;
 pub enum Output {
     /// Call the store or the cloud.
     Call(Call),
-    /// Make a plan, which may take long; answered by [`Input::Planned`](crate::Input::Planned).
+    /// Make a plan, which may take long; answered by [`Event::Planned`](controller::Event::Planned).
     Plan(Box<PlanJob>),
     Accept {
         cluster: ClusterName,

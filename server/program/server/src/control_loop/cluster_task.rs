@@ -10,7 +10,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::{Event, RegionState};
+use controller::{Event, PlanAnswer, RegionState};
 use model::{ClusterName, Millis, Timestamp};
 use replica::{Call, ClusterInput, ClusterSettings, Input, Output, OwnedCluster};
 use rustc_hash::FxBuildHasher;
@@ -26,7 +26,7 @@ use tracing::{Instrument, warn};
 use super::calls::{CallRunner, run_within_limit};
 use super::heartbeat::Heartbeat;
 use super::latency::{Latencies, LatencyTracker};
-use super::planners::Planners;
+use super::planners::PlannerThreads;
 use super::steps::StepTimer;
 use super::traces::Traces;
 use crate::agent_service::Sessions;
@@ -57,7 +57,7 @@ pub(super) struct TaskContext {
     pub(super) settings: ClusterSettings,
     pub(super) sessions: Sessions,
     pub(super) runner: Arc<CallRunner>,
-    pub(super) planners: Arc<Planners>,
+    pub(super) planners: Arc<PlannerThreads>,
     pub(super) views: mpsc::UnboundedSender<ViewUpdate>,
     pub(super) owner: String,
     pub(super) latencies: Arc<Latencies>,
@@ -108,6 +108,8 @@ pub(super) struct ClusterTask {
     name: ClusterName,
     context: Arc<TaskContext>,
     inbox: mpsc::UnboundedReceiver<Message>,
+    /// Where planning threads answer.
+    plans: (mpsc::UnboundedSender<PlanAnswer>, mpsc::UnboundedReceiver<PlanAnswer>),
     calls: JoinSet<Input>,
     latency_tracker: LatencyTracker,
     traces: Traces,
@@ -126,6 +128,7 @@ pub(super) struct ClusterTask {
 enum Next {
     End,
     Message(Message),
+    Planned(PlanAnswer),
     CallEnded(Result<Input, JoinError>),
     Time,
     Listing,
@@ -151,6 +154,7 @@ impl ClusterTask {
             cluster: OwnedCluster::new(name.clone(), lease, &context.settings),
             latency_tracker: LatencyTracker::new(Arc::clone(&context.latencies)),
             inbox,
+            plans: mpsc::unbounded_channel(),
             calls: JoinSet::new(),
             traces: Traces::new(&name, &context.settings.scope),
             last_step: Instant::now(),
@@ -177,6 +181,10 @@ impl ClusterTask {
                 Next::Message(Message::Input(input, place)) => {
                     task.step(input).await;
                     drop(place);
+                }
+                Next::Planned(answer) => {
+                    let planned = Event::Planned(Box::new(answer));
+                    task.step(ClusterInput::Event(Box::new(planned))).await;
                 }
                 Next::CallEnded(ended) => match ended? {
                     Input::CommandEnded { id, outcome, .. } => {
@@ -225,7 +233,7 @@ impl ClusterTask {
     async fn next(&mut self, limits: &mut watch::Receiver<u64>) -> Next {
         let wakeup = self.wakeup();
         let listing_at = self.listing.as_ref().map(|(at, _)| *at);
-        let Self { inbox, calls, ends, publish_at, .. } = self;
+        let Self { inbox, plans: (_, plans), calls, ends, publish_at, .. } = self;
         if ends.released.is_cancelled() || ends.stop.is_cancelled() {
             return Next::End;
         }
@@ -233,6 +241,7 @@ impl ClusterTask {
             () = ends.released.cancelled() => Next::End,
             () = ends.stop.cancelled() => Next::End,
             message = inbox.recv() => message.map_or(Next::End, Next::Message),
+            Some(answer) = plans.recv() => Next::Planned(answer),
             Some(ended) = calls.join_next() => Next::CallEnded(ended),
             Ok(()) = limits.changed() => Next::Time,
             () = sleep_until(wakeup) => Next::Time,
@@ -272,7 +281,7 @@ impl ClusterTask {
         let sessions = &self.context.sessions;
         match output {
             Output::Call(call) => self.call(call, now),
-            Output::Plan(job) => self.context.planners.submit(*job),
+            Output::Plan(job) => self.context.planners.submit(*job, &self.plans.0),
             Output::Accept { cluster, epoch } => sessions.accept(&cluster, epoch).await,
             Output::Refuse { cluster, reason } => sessions.refuse(&cluster, reason).await,
             Output::Resync { cluster, reason } => sessions.resync(&cluster, reason.to_string()).await,

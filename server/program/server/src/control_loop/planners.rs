@@ -45,12 +45,6 @@ pub(crate) struct PlannerThreads {
     inline: Option<NewPlanner>,
 }
 
-/// The planning threads, as one control loop uses them.
-pub(super) struct Planners {
-    threads: Arc<PlannerThreads>,
-    answers: mpsc::UnboundedSender<PlanAnswer>,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlanningMode {
     Threads,
@@ -93,6 +87,23 @@ impl PlannerThreads {
         }
         Ok(Arc::new(Self { shared, searches, inline }))
     }
+
+    /// Queues a plan, which is answered to `answers`. What still waits in the background when a plan of its cluster is due,
+    /// or a search, is dropped.
+    pub(super) fn submit(&self, job: PlanJob, answers: &mpsc::UnboundedSender<PlanAnswer>) {
+        if let Some(new_planner) = self.inline {
+            let answer = PlanWorker::new(new_planner()).answer(job.into_request());
+            // The receiver is gone once the cluster is released.
+            let _sent = answers.send(answer);
+            return;
+        }
+        let dropped = self.searches.queue().remove(job.cluster());
+        if let Some(Submission { job, answers }) = dropped {
+            let _sent = answers.send(job.into_dropped());
+        }
+        let queue = if job.is_background() { &self.searches } else { &self.shared };
+        queue.push(Submission { job, answers: answers.clone() });
+    }
 }
 
 impl Drop for PlannerThreads {
@@ -108,32 +119,6 @@ impl Drop for PlannerThreads {
 fn search_threads(settings: &Settings, processors: usize) -> usize {
     let disruption = settings.disruption_share.concurrency().min(processors);
     settings.search.concurrency().max(if settings.consolidation.is_enabled { disruption } else { 0 })
-}
-
-impl Planners {
-    /// The planning threads for one control loop, and its answers.
-    pub(super) fn new(threads: Arc<PlannerThreads>) -> (Self, mpsc::UnboundedReceiver<PlanAnswer>) {
-        let (answers, receiver) = mpsc::unbounded_channel();
-        (Self { threads, answers }, receiver)
-    }
-
-    /// Queues a plan. What still waits in the background when a plan of its cluster is due, or a search, is
-    /// dropped.
-    pub(super) fn submit(&self, job: PlanJob) {
-        let threads = &self.threads;
-        if let Some(new_planner) = threads.inline {
-            let answer = PlanWorker::new(new_planner()).answer(job.into_request());
-            // The receiver is gone once the process stops.
-            let _sent = self.answers.send(answer);
-            return;
-        }
-        let dropped = threads.searches.queue().remove(job.cluster());
-        if let Some(Submission { job, answers }) = dropped {
-            let _sent = answers.send(job.into_dropped());
-        }
-        let queue = if job.is_background() { &threads.searches } else { &threads.shared };
-        queue.push(Submission { job, answers: self.answers.clone() });
-    }
 }
 
 impl Shared {
@@ -201,7 +186,7 @@ impl Shared {
             self.changed.notify_all();
             let check = if has_removals(&outcome) { built } else { Duration::ZERO };
             let used = thread_cpu_time().saturating_sub(cpu_before) + check;
-            // The control loop that asked may have ended.
+            // The task that asked may have ended.
             let _sent = answers.send(PlanAnswer { request, outcome, used });
         }
     }

@@ -79,7 +79,6 @@ fn kind_of(input: &Input) -> &'static str {
         Input::Session(SessionEvent::HandshakeAbandoned { .. }) => "handshake_abandoned",
         Input::Session(SessionEvent::ClusterEvent(_)) => "route_event",
         Input::LeaseAnswered { .. } => "lease",
-        Input::Planned(_) => "route_plan",
         Input::CommandEnded { .. } => "route_command_outcome",
         Input::CloudEvents(_) => "cloud_events",
         Input::Renewed(_) | Input::RenewalDue | Input::LeaseRequested => "lease_renewal",

@@ -509,7 +509,7 @@ impl Server {
         let answer = Box::new(self.worker.answer(request));
         self.spawn_task(events, async move {
             sleep.await;
-            Input::Planned(answer)
+            Input::ClusterEvent(Box::new(Event::Planned(answer)))
         });
     }
 

@@ -27,7 +27,7 @@ pub(super) enum PlannerClass {
     Any,
 }
 
-/// A plan that a control loop asks for, and where that loop takes answers.
+/// A plan that the task of a cluster asks for, and where that task takes answers.
 #[derive(Debug)]
 pub(super) struct Submission {
     pub(super) job: PlanJob,
