@@ -18,7 +18,7 @@ const BOUNDS_MS: [u64; 27] = [
 /// Plans that failed their own check since the process started.
 pub static PLANS_FAILING_CHECK: Counter = Counter::new();
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {

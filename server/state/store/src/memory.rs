@@ -471,12 +471,17 @@ impl Store for MemoryStore {
     }
 
     async fn delete_browser_session(&self, id_sha256: &[u8]) -> StoreResult<()> {
-        self.call("delete a browser session", || Ok(self.tables().browser_sessions.delete(id_sha256))).await
+        self.call("delete a browser session", || {
+            self.tables().browser_sessions.delete(id_sha256);
+            Ok(())
+        })
+        .await
     }
 
     async fn delete_browser_sessions_of(&self, client: &str, credential: &str) -> StoreResult<()> {
         self.call("delete the browser sessions of a client", || {
-            Ok(self.tables().browser_sessions.delete_of(client, credential))
+            self.tables().browser_sessions.delete_of(client, credential);
+            Ok(())
         })
         .await
     }
@@ -537,7 +542,11 @@ impl Store for MemoryStore {
     }
 
     async fn put_counters(&self, process: &str, machines: i64, rows: &[CounterRow]) -> StoreResult<()> {
-        self.call("write counters", || Ok(self.tables().put_counters(process, machines, rows, self.now()))).await
+        self.call("write counters", || {
+            self.tables().put_counters(process, machines, rows, self.now());
+            Ok(())
+        })
+        .await
     }
 
     async fn remote_counters(&self, process: &str, within: Duration) -> StoreResult<RemoteCounters> {
@@ -568,7 +577,11 @@ impl Store for MemoryStore {
     }
 
     async fn put_cluster_summaries(&self, summaries: &[ClusterSummaryRow]) -> StoreResult<()> {
-        self.call("write cluster summaries", || Ok(self.tables().put_cluster_summaries(summaries))).await
+        self.call("write cluster summaries", || {
+            self.tables().put_cluster_summaries(summaries);
+            Ok(())
+        })
+        .await
     }
 
     async fn cluster_summaries(&self) -> StoreResult<Vec<ClusterSummaryRow>> {
@@ -576,7 +589,11 @@ impl Store for MemoryStore {
     }
 
     async fn append_audit(&self, entry: &AuditEntry) -> StoreResult<()> {
-        self.call("write an audit line", || Ok(self.tables().audit.push(entry.clone()))).await
+        self.call("write an audit line", || {
+            self.tables().audit.push(entry.clone());
+            Ok(())
+        })
+        .await
     }
 
     async fn read_audit(&self, limit: u32, before: Option<i64>) -> StoreResult<Vec<AuditRow>> {
@@ -588,6 +605,10 @@ impl Store for MemoryStore {
     }
 
     async fn touch_replica(&self, instance: &str) -> StoreResult<()> {
-        self.call("touch replica", || Ok(self.tables().touch_replica(instance, self.now()))).await
+        self.call("touch replica", || {
+            self.tables().touch_replica(instance, self.now());
+            Ok(())
+        })
+        .await
     }
 }

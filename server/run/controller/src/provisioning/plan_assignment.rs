@@ -55,7 +55,7 @@ pub(crate) fn assume_machines(
     // Machines are assumed before pods are assigned to them, and all before the decision is
     // recorded.
     let interrupted = &provisioner.interrupted_owners;
-    let lanes = LaneFacts { state: state, claims: claims, interrupted };
+    let lanes = LaneFacts { state, claims, interrupted };
     let machines: Vec<PlannedMachine> = planned_nodes(plan)
         .map(|node| {
             let (pool, identity) = (&input.pools[node.pool as usize].name, ctx.settings.identity);
