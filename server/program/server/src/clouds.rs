@@ -74,18 +74,28 @@ pub fn check(config: &CloudConfig) -> anyhow::Result<()> {
         Provider::Simulated { .. } if config.accounts.is_some() => {
             Err(anyhow!("cloud.accounts-file is set, and only EC2 has accounts: remove it"))
         }
-        Provider::Simulated { .. } => {
-            let of = |region: &str| format!("cloud.region is {region:?}");
-            check_regions(config.catalogue.as_deref(), std::iter::once(config.region.as_str()), of)
-        }
-        Provider::Ec2 if cfg!(feature = "ec2") => config.accounts.as_ref().map_or(Ok(()), |accounts| {
-            let regions = accounts.entries().iter().map(|entry| entry.region.as_str());
-            let of =
-                |region: &str| format!("in {}, the region of an [[account]] is {region:?}", accounts.path().display());
-            check_regions(config.catalogue.as_deref(), regions, of)
-        }),
-        Provider::Ec2 => Err(not_built("serve")),
+        Provider::Ec2 if !cfg!(feature = "ec2") => Err(not_built("serve")),
+        // EC2 may have regions that the catalogue does not know yet.
+        Provider::Ec2 if config.accounts.is_none() && is_region_name(&config.region) => Ok(()),
+        Provider::Simulated { .. } | Provider::Ec2 => match &config.accounts {
+            None => check_regions(config.catalogue.as_deref(), [config.region.as_str()].into_iter(), |region| {
+                format!("cloud.region is {region:?}")
+            }),
+            Some(accounts) => {
+                let regions = accounts.entries().iter().map(|entry| entry.region.as_str());
+                check_regions(config.catalogue.as_deref(), regions, |region| {
+                    format!("in {}, the region of an [[account]] is {region:?}", accounts.path().display())
+                })
+            }
+        },
     }
+}
+
+/// Whether the name has the form of those of AWS regions, such as `us-gov-east-1`.
+fn is_region_name(region: &str) -> bool {
+    let Some((place, number)) = region.rsplit_once('-') else { return false };
+    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase());
+    place.contains('-') && place.split('-').all(is_word) && number.parse::<u8>().is_ok()
 }
 
 /// Checks that the catalogue has zones of each region, without which nothing can be launched. `subject` says which setting

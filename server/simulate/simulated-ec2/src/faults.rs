@@ -156,6 +156,8 @@ pub struct Lag {
 pub struct Delivery {
     /// Share of messages that are delivered twice, in percent.
     pub duplicated_percent: u32,
+    /// Delay of a message, in milliseconds: minimum and maximum of a random value, which reorders them.
+    pub delay_ms: (i64, i64),
 }
 
 impl Faults {

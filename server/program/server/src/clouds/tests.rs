@@ -19,14 +19,20 @@ fn the_simulated_cloud_needs_nothing() {
 }
 
 #[test]
-fn a_region_without_zones_is_refused_for_the_simulated_cloud_only() {
+fn a_region_without_zones_is_refused_unless_ec2_may_have_it() {
     let message = |provider, region| check_message(provider, &[("cloud.region", region)]);
-    assert_eq!(
-        message(SIMULATED, "useast1"),
-        "cloud.region is \"useast1\"; the catalogue has no zones of this region; did you mean us-east-1?"
-    );
+    let refused = "cloud.region is \"useast1\"; the catalogue has no zones of this region; did you mean us-east-1?";
+    assert_eq!(message(SIMULATED, "useast1"), refused);
     assert_eq!(message(SIMULATED, "eu-west-1"), "nothing");
-    assert!(!message(Provider::Ec2, "useast1").contains("cloud.region"));
+    if cfg!(feature = "ec2") {
+        assert_eq!(message(Provider::Ec2, "useast1"), refused);
+        for region in ["eu-west-1", "eu-west-9", "us-gov-east-1"] {
+            assert_eq!(message(Provider::Ec2, region), "nothing", "{region}");
+        }
+        for region in ["us-east", "us-east-1a", "US-EAST-1", "us--east-1", "east-1"] {
+            assert!(message(Provider::Ec2, region).starts_with("cloud.region is"), "{region}");
+        }
+    }
 }
 
 #[test]

@@ -88,16 +88,17 @@ impl Queues {
         format!("arn:aws:sqs:{}:{}:{name}", self.location.region, self.location.account)
     }
 
-    /// Sends `body` to the queue with this ARN, unless there is none, or its policy does not allow `service` to send.
-    pub(crate) fn deliver(&mut self, arn: &str, service: &str, body: &str, now: Timestamp) {
+    /// Sends `body` to the queue with this ARN, where it is visible after `delay`, unless there is none, or its policy does not
+    /// allow `service` to send.
+    pub(crate) fn deliver(&mut self, arn: &str, service: &str, body: &str, now: Timestamp, delay: Millis) {
         let name = arn.rsplit(':').next().unwrap_or_default();
         let is_allowed = |queue: &Queue| queue.attributes.get("Policy").is_some_and(|policy| allows(policy, service));
         if self.arn(name) == arn
             && let Some(queue) = self.queues.get_mut(name).filter(|queue| is_allowed(queue))
         {
             self.sent += 1;
-            queue.visible.insert((now, self.sent));
-            queue.messages.insert(self.sent, Message::new(self.sent, body, now));
+            queue.visible.insert((now + delay, self.sent));
+            queue.messages.insert(self.sent, Message::new(self.sent, body, now, now + delay));
         }
     }
 

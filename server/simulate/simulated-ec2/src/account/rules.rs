@@ -4,7 +4,7 @@ mod pattern;
 
 use std::collections::BTreeMap;
 
-use model::Timestamp;
+use model::{Millis, Timestamp};
 use serde_json::{Value, json};
 
 use super::context::Context;
@@ -49,8 +49,8 @@ impl Rules {
         }
         let text = event.to_string();
         for arn in targets {
-            for _ in 0..faults.copies_of_next_message() {
-                queues.deliver(arn, SERVICE, &text, now);
+            for delay in faults.delays_of_next_message() {
+                queues.deliver(arn, SERVICE, &text, now, Millis::new(delay));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cloud::simulated::{SeededRng, TokenBucket};
 use model::Timestamp;
 
-use super::{Effect, FaultRule, Faults, Lag};
+use super::{Delivery, Effect, FaultRule, Faults, Lag};
 use crate::api_error::ApiError;
 
 const THROTTLED: &str = "Request limit exceeded.";
@@ -121,11 +121,13 @@ impl Switchboard {
         })
     }
 
-    /// How often the next message is delivered.
-    pub(crate) fn copies_of_next_message(&mut self) -> u32 {
+    /// Delays of the next message, in milliseconds: one for each time that it is delivered.
+    pub(crate) fn delays_of_next_message(&mut self) -> Vec<i64> {
         self.messages += 1;
+        let Delivery { duplicated_percent, delay_ms } = self.faults.delivery;
         let rng = SeededRng::new(self.faults.seed).child("message").child_number(self.messages);
-        if rng.child("duplicated").percent(self.faults.delivery.duplicated_percent) { 2 } else { 1 }
+        let copies = if rng.child("duplicated").percent(duplicated_percent) { 2 } else { 1 };
+        (0..copies).map(|copy| rng.child("delay").child_number(copy).between(delay_ms)).collect()
     }
 }
 

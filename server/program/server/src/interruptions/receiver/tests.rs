@@ -119,7 +119,7 @@ async fn five_thousand_notices_are_stored_within_a_minute_although_a_receiver_is
     account.set_up().await;
     // One message in ten is delivered twice.
     account.ec2.change_faults(|faults| {
-        faults.delivery = DeliveryFaults { duplicated_percent: 10 };
+        faults.delivery = DeliveryFaults { duplicated_percent: 10, ..DeliveryFaults::default() };
     });
     account.interrupt(&interrupted);
     let begun = Instant::now();

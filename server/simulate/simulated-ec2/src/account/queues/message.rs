@@ -37,9 +37,9 @@ impl Receipt {
 }
 
 impl Message {
-    pub(super) fn new(number: u64, body: &str, sent: Timestamp) -> Self {
+    pub(super) fn new(number: u64, body: &str, sent: Timestamp, visible: Timestamp) -> Self {
         let id = format!("00000000-0000-4000-9000-{number:012}");
-        Self { id, body: body.to_owned(), sent, visible: sent, first_received: None, received: 0 }
+        Self { id, body: body.to_owned(), sent, visible, first_received: None, received: 0 }
     }
 
     /// Hands message `number` out until `visible`.

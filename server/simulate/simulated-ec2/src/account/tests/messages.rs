@@ -159,13 +159,26 @@ fn a_message_is_kept_for_the_retention_of_its_queue() {
 }
 
 #[test]
-fn messages_are_duplicated_by_the_switchboard() {
+fn messages_are_duplicated_and_reordered_by_the_switchboard() {
     let mut ec2 = listening();
-    ec2.faults(Faults { delivery: Delivery { duplicated_percent: 100 }, ..Faults::default() });
-    let id = ec2.launch("m5.large", 1).remove(0);
-    let told = drain(&mut ec2);
-    let ids: Vec<&str> = told.iter().map(|(_, detail)| detail["instance-id"].as_str().unwrap()).collect();
-    assert_eq!(ids, [id.as_str(), &id]);
+    ec2.faults(Faults { delivery: Delivery { duplicated_percent: 100, delay_ms: (0, 0) }, ..Faults::default() });
+    let first = ec2.launch("m5.large", 1).remove(0);
+    let ids = |told: Vec<(String, Value)>| {
+        told.into_iter().map(|(_, detail)| detail["instance-id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(drain(&mut ec2)), [first.clone(), first]);
+    let delivery = Delivery { duplicated_percent: 0, delay_ms: (0, 10_000) };
+    ec2.faults(Faults { seed: 3, delivery, ..Faults::default() });
+    let launched = ec2.launch("c5.large", 8);
+    // The account sends what has happened at the next call.
+    sqs(&mut ec2, "GetQueueUrl", json!({ "QueueName": "events" })).unwrap();
+    ec2.wait(10_000);
+    let told = ids(drain(&mut ec2));
+    let (mut sorted, mut expected) = (told.clone(), launched.clone());
+    sorted.sort();
+    expected.sort();
+    assert_eq!(sorted, expected);
+    assert_ne!(told, launched);
 }
 
 #[test]
