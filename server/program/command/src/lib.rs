@@ -1,5 +1,5 @@
-//! What commands share: exit status, input files, output without control characters, durations, and the word that a
-//! misspelled one may mean.
+//! What commands share: exit status, input files, output without control characters, durations and
+//! completion.
 
 pub mod completion;
 pub mod duration;
@@ -9,5 +9,3 @@ pub mod output;
 pub mod rows;
 pub mod sources;
 pub mod wording;
-
-pub use settings::suggest;

@@ -32,10 +32,10 @@ use crate::interruptions::receiver::Receiver;
 use crate::serve::Server;
 #[cfg(feature = "ec2")]
 use crate::serve::{self, CloudRegion, RegionComponents, ServerComponents};
-use command::suggest::nearest;
 #[cfg(feature = "ec2")]
 use server_settings::{AccountEntry, AccountRoles, RefreshConfig};
 use server_settings::{CloudConfig, Config, Provider};
+use settings::suggest::nearest;
 #[cfg(feature = "ec2")]
 use store::{Store, clock};
 

@@ -497,8 +497,7 @@ impl Server {
         let pages = BackgroundRuntime::start("pages", PAGE_THREADS, None).context("no threads for HTTP")?;
         let page_data = ProcessMetrics { fleet: fleet_state, latencies, heartbeats, replicas }.pages(capacity);
         let listener = (http_listener.into_std()?, http_limits);
-        let served = serve_http(listener, components.certificates, page_data, authorizer, stop.clone());
-        let served = pages.spawn(served);
+        let served = pages.spawn(serve_http(listener, components.certificates, page_data, authorizer, stop.clone()));
         tasks.spawn(async move { served.await.context("the HTTP server failed")? });
         Ok(Self { grpc, http, is_encrypted, sessions, deciding, stop, tasks, _pages: pages, own: components.own })
     }

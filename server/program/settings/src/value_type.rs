@@ -1,71 +1,161 @@
-//! Types of values that only the server has.
+//! Types of values: what a key accepts, and its description.
 
-use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use controller::FeatureGates;
-use model::{BudgetLimit, MicroUsd};
-use settings::{OtherType, ValueType};
+use crate::log_filter::is_log_filter;
 
-/// URL of a PostgreSQL database.
-pub(super) const DATABASE_URL: ValueType = ValueType::Other(&OtherType {
-    name: "url",
-    placeholder: "URL",
-    expected: || "a PostgreSQL URL such as postgres://user@host:5432/database".to_owned(),
-    accepts: |text| text.is_empty() || ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)),
-});
-
-/// Feature gates by Karpenter's names, `NodeRepair=true`.
-pub(super) const FEATURE_GATES: ValueType = ValueType::Other(&OtherType {
-    name: "map",
-    placeholder: "GATE=BOOLEAN,…",
-    expected: || {
-        let gates: Vec<String> = FeatureGates::NAMES.iter().map(|name| format!("{name}=true")).collect();
-        format!("feature gates such as {}", gates.join(","))
-    },
-    accepts: |text| parse_feature_gates(text).is_some(),
-});
-
-/// Number of nodes, or a percentage of them such as `10%`; empty for no limit.
-pub(super) const NODE_LIMIT: ValueType = ValueType::Other(&OtherType {
-    name: "integer or percentage",
-    placeholder: "NUMBER|PERCENT%",
-    expected: || "a number of nodes such as 5, or 0% to 100%".to_owned(),
-    accepts: |text| text.is_empty() || parse_node_limit(text).is_some(),
-});
-
-/// Parses `NodeRepair=true`; gates that are not named are off.
-pub fn parse_feature_gates(text: &str) -> Option<FeatureGates> {
-    let mut gates = FeatureGates::default();
-    for (name, value) in parse_pairs(text)? {
-        gates.set(&name, value.parse().ok()?).then_some(())?;
-    }
-    Some(gates)
+/// Type of a key's value.
+#[derive(Debug, Clone, Copy)]
+pub enum ValueType {
+    Text,
+    File,
+    Directory,
+    /// URL of an HTTP or gRPC endpoint.
+    Url,
+    /// Socket address, `host:port`; port 0 lets the operating system choose.
+    Address,
+    /// Non-negative integer.
+    Number,
+    /// Integer from 0 to 100.
+    Percent,
+    Boolean,
+    /// Integer with a unit: `500ms`, `10s`, `2m`, `1h`, `1d`.
+    Duration,
+    /// Dollars, with at most six decimals.
+    Dollars,
+    /// Log filter: levels, in general and by module. With the description of the valid ones.
+    LogFilter(&'static str),
+    /// One of these words, separated by `|`.
+    Choice(&'static str),
+    Other(&'static OtherType),
 }
 
-/// Parses `5` or `10%`.
-pub(super) fn parse_node_limit(text: &str) -> Option<BudgetLimit> {
-    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>().ok())?;
-    match text.strip_suffix('%') {
-        Some(percent) => number(percent).filter(|percent| *percent <= 100).map(BudgetLimit::Percent),
-        None => number(text).map(BudgetLimit::Nodes),
+/// A type that one program has.
+#[derive(Debug)]
+pub struct OtherType {
+    pub name: &'static str,
+    pub placeholder: &'static str,
+    pub expected: fn() -> String,
+    pub accepts: fn(&str) -> bool,
+}
+
+impl ValueType {
+    /// Whether `text` is a valid value.
+    #[must_use]
+    pub fn accepts(self, text: &str) -> bool {
+        match self {
+            Self::Text | Self::File | Self::Directory | Self::Url => true,
+            Self::Address => text.parse::<SocketAddr>().is_ok(),
+            Self::Number => text.parse::<u64>().is_ok(),
+            Self::Percent => text.parse::<u64>().is_ok_and(|percent| percent <= 100),
+            Self::Boolean => text.parse::<bool>().is_ok(),
+            Self::Duration => parse_duration(text).is_some(),
+            Self::Dollars => parse_micro_dollars(text).is_some(),
+            Self::LogFilter(_) => is_log_filter(text),
+            Self::Choice(words) => word_of(words, text).is_some(),
+            Self::Other(other) => (other.accepts)(text),
+        }
     }
+
+    /// Description of the valid values, as the end of "write …".
+    #[must_use]
+    pub fn expected(self) -> String {
+        let text = match self {
+            Self::Text => "a text",
+            Self::File => "the path of a file",
+            Self::Directory => "the path of a directory",
+            Self::Url => "a URL such as http://127.0.0.1:4317",
+            Self::Address => "an address and a port, such as 127.0.0.1:7450",
+            Self::Number => "a whole number from 0",
+            Self::Percent => "a percentage from 0 to 100, without a sign",
+            Self::Boolean => "true or false",
+            Self::Duration => "a duration such as 500ms, 10s, 2m, 1h or 1d",
+            Self::Dollars => "dollars such as 0 or 0.05, with at most six decimals",
+            Self::LogFilter(accepted) => accepted,
+            Self::Choice(words) => return words.replace('|', " or "),
+            Self::Other(other) => return (other.expected)(),
+        };
+        text.to_owned()
+    }
+
+    /// Name of the type in descriptions of keys.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text | Self::LogFilter(_) => "string",
+            Self::File | Self::Directory => "path",
+            Self::Url => "url",
+            Self::Address => "address",
+            Self::Number | Self::Percent => "integer",
+            Self::Boolean => "boolean",
+            Self::Duration => "duration",
+            Self::Dollars => "number",
+            Self::Choice(_) => "enum",
+            Self::Other(other) => other.name,
+        }
+    }
+
+    /// Placeholder of the value in the help of the flags.
+    #[must_use]
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Self::Text => "TEXT",
+            Self::File => "FILE",
+            Self::Directory => "DIRECTORY",
+            Self::Url => "URL",
+            Self::Address => "ADDRESS",
+            Self::Number => "NUMBER",
+            Self::Percent => "PERCENT",
+            Self::Boolean => "BOOLEAN",
+            Self::Duration => "DURATION",
+            Self::Dollars => "DOLLARS",
+            Self::LogFilter(_) => "FILTER",
+            Self::Choice(words) => words,
+            Self::Other(other) => other.placeholder,
+        }
+    }
+
+    /// Whether a file has the value without quotes.
+    pub(crate) fn is_unquoted(self) -> bool {
+        self.is_integer() || matches!(self, Self::Boolean | Self::Dollars)
+    }
+
+    pub(crate) fn is_integer(self) -> bool {
+        matches!(self, Self::Number | Self::Percent)
+    }
+}
+
+/// The word `text` of `words`, which are separated by `|`.
+pub(crate) fn word_of(words: &'static str, text: &str) -> Option<&'static str> {
+    words.split('|').find(|word| *word == text)
 }
 
 /// Parses an amount of dollars that is not negative, exactly.
-pub fn parse_dollars(text: &str) -> Option<MicroUsd> {
-    settings::parse_micro_dollars(text).map(MicroUsd)
+#[must_use]
+pub fn parse_micro_dollars(text: &str) -> Option<i64> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(decimals) || decimals.len() > 6 {
+        return None;
+    }
+    let micros: i64 = format!("{decimals:0<6}").parse().ok()?;
+    whole.parse::<i64>().ok()?.checked_mul(1_000_000)?.checked_add(micros)
 }
 
-/// Parses `a=b,c=d`; an empty text has no pairs.
-fn parse_pairs(text: &str) -> Option<BTreeMap<String, String>> {
-    let mut pairs = BTreeMap::new();
-    for pair in text.split(',').map(str::trim).filter(|_| !text.is_empty()) {
-        let (name, value) = pair.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())?;
-        if pairs.insert(name.to_owned(), value.to_owned()).is_some() {
-            return None;
-        }
-    }
-    Some(pairs)
+/// Parses `500ms`, `10s`, `2m`, `1h`, `1d`.
+#[must_use]
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(milliseconds).map(Duration::from_millis)
 }
 
 #[cfg(test)]
@@ -73,37 +163,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn feature_gates_have_karpenters_names_and_are_on_or_off() {
-        let repairs = |text| parse_feature_gates(text).map(|gates| gates.node_repair);
-        assert_eq!(
-            [repairs(""), repairs("NodeRepair=false"), repairs("NodeRepair=true")],
-            [false, false, true].map(Some)
-        );
-        for text in ["NodeRepair", "NodeRepair=yes", "noderepair=true", "Other=true", "NodeRepair=true,NodeRepair=true"]
-        {
-            assert!(!FEATURE_GATES.accepts(text), "{text}");
-        }
-        // Gates that change nothing here are gates of Karpenter's.
-        assert!(FEATURE_GATES.accepts("StaticCapacity=true,ReservedCapacity=false"));
-        assert_eq!(FEATURE_GATES.expected(), "feature gates such as NodeRepair=true,SpotToSpotConsolidation=true");
+    fn a_percentage_is_at_most_100() {
+        assert!(["0", "50", "100"].iter().all(|text| ValueType::Percent.accepts(text)));
+        assert!(["101", "150", "50%", "-1", ""].iter().all(|text| !ValueType::Percent.accepts(text)));
     }
 
     #[test]
-    fn a_limit_of_nodes_is_a_number_or_a_percentage() {
-        assert_eq!(["5", "10%"].map(parse_node_limit), [BudgetLimit::Nodes(5), BudgetLimit::Percent(10)].map(Some));
-        for text in ["-1", "+1", "101%", "%", "5 %", "ten"] {
-            assert!(!NODE_LIMIT.accepts(text), "{text}");
-        }
-        assert!(NODE_LIMIT.accepts(""), "no limit");
-    }
-
-    #[test]
-    fn only_urls_of_postgresql_are_database_urls() {
-        for url in ["", "postgres://a@b/c", "postgresql://b/c"] {
-            assert!(DATABASE_URL.accepts(url), "{url}");
-        }
-        for url in ["mysql://a@b/c", "b/c", "postgres:b"] {
-            assert!(!DATABASE_URL.accepts(url), "{url}");
+    fn dollars_are_read_exactly_and_are_not_negative() {
+        let read = parse_micro_dollars;
+        assert_eq!([read("0"), read("1"), read("0.05"), read("2.000001")], [0, 1_000_000, 50_000, 2_000_001].map(Some));
+        for text in ["", "-1", "1.", ".5", "0.0000001", "1e3", "99999999999999999999"] {
+            assert!(!ValueType::Dollars.accepts(text), "{text}");
         }
     }
 }

@@ -89,11 +89,6 @@ impl ClusterController {
         self.region.limits_version() != self.published.limits_version
     }
 
-    #[must_use]
-    pub fn state(&self) -> &ClusterState {
-        &self.state
-    }
-
     /// Whether decisions are allowed: the agent is connected and the state synced.
     pub(crate) fn is_ready(&self) -> bool {
         self.connected && self.state.is_synced()

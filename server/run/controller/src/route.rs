@@ -21,18 +21,11 @@ use crate::guardrails::removal_gate::confirm_removals;
 use crate::guardrails::replacement::{expire_assignments, replaced_drains};
 use crate::guardrails::restore::restore_guardrails;
 use crate::guardrails::restore::restore_launch_backoff;
-use crate::guardrails::snapshot_acceptance::{
-    KnownMachines, record_cloud_listing, request_resync, restore_deleted_objects,
-};
-use crate::holds::bookings::publish_bookings;
+use crate::guardrails::snapshot_acceptance::{KnownMachines, request_resync, restore_deleted_objects};
 use crate::node_class::NodeClassResolver;
-use crate::node_class::reconcile::handle_node_class;
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::disrupted_taint::{next_taint_removal, taint_removals};
-use crate::nodeclaim::gc::record_listed_instances;
-use crate::nodeclaim::inspection_answers::handle_terminate_refused;
 use crate::nodeclaim::lifecycle::adopt_claims;
-use crate::nodeclaim::lifecycle::handle_instance_gone;
 use crate::nodeclaim::lifecycle::handle_launched;
 use crate::nodeclaim::orphans::apply_observation;
 use crate::nodeclaim::termination::keep_claimed_machines;
@@ -89,21 +82,8 @@ impl ClusterController {
     pub(crate) fn handle_event(&mut self, event: Event, ctx: &mut Context<'_>) {
         // No arm decides: every decision follows in `advance`, from the complete state.
         match event {
-            Event::Observed { observation, .. } => {
-                let machines = KnownMachines { claims: &self.claims, recovery: &self.recovery };
-                let accepted = self.guardrails.accept_observation(observation, machines, &mut self.state, ctx);
-                if let Some(observation) = accepted {
-                    self.apply_accepted(observation, ctx);
-                }
-            }
-            Event::QuarantineReleased { .. } => {
-                self.guardrails.confirm_snapshot(ctx.now + CONFIRMATION_TTL);
-                if let Some(observation) = self.guardrails.release_quarantine() {
-                    self.apply_accepted(observation, ctx);
-                } else if self.state.is_synced() {
-                    self.resume_unfinished(ctx);
-                }
-            }
+            Event::Observed { observation, .. } => self.handle_observation(observation, ctx),
+            Event::QuarantineReleased { .. } => self.release_quarantine(ctx),
             Event::AgentConnected { .. } => self.connected = true,
             Event::ClusterFactsReported { facts, refused, .. } => {
                 self.state.set_facts(facts);
@@ -122,36 +102,12 @@ impl ClusterController {
             Event::LaunchFailed { claim, attempt, failure, .. } => {
                 self.handle_launch_failure(&claim, attempt, failure, ctx)
             }
-            Event::InstanceGone { provider_id, .. } => handle_instance_gone(
-                &provider_id,
-                ctx,
-                &mut self.claims,
-                &mut self.gc,
-                &mut self.history,
-                &mut self.provisioner,
-                &mut self.state,
-            ),
+            Event::InstanceGone { provider_id, .. } => self.handle_instance_gone(&provider_id, ctx),
             Event::Inspected { provider_id, found, .. } => self.handle_inspection(&provider_id, found, ctx),
-            Event::TerminateRefused { claim, provider_id, .. } => handle_terminate_refused(
-                &claim,
-                &provider_id,
-                ctx,
-                &mut self.claims,
-                &mut self.gc,
-                &mut self.history,
-                &mut self.guardrails,
-            ),
-            Event::NodeClassResolved { query, resolved } => {
-                return handle_node_class(
-                    &query,
-                    *resolved,
-                    ctx,
-                    &mut self.node_classes,
-                    &mut self.state,
-                    &mut self.status_reporter,
-                    &mut self.disruption,
-                );
+            Event::TerminateRefused { claim, provider_id, .. } => {
+                self.handle_terminate_refused(&claim, &provider_id, ctx)
             }
+            Event::NodeClassResolved { query, resolved } => return self.handle_node_class(&query, *resolved, ctx),
             Event::RemovalsConfirmed { .. } => {
                 confirm_removals(ctx.now, &mut self.claims, &mut self.disruption, &mut self.gc, &self.guardrails)
             }
@@ -177,23 +133,9 @@ impl ClusterController {
             Event::ReplacementsLoaded { read, .. } => load_replacements(*read, &mut self.disruption),
             Event::CostsLoaded { last, .. } => return self.history.costs.restore(last),
             Event::CostsRecorded { .. } => return self.history.costs.confirm(),
-            Event::HoldsChanged { read, holds, .. } => {
-                if self.holds.load(read, holds) {
-                    publish_bookings(
-                        ctx.now,
-                        &self.holds,
-                        &mut self.disruption,
-                        &mut self.provisioner,
-                        &mut self.state,
-                    );
-                }
-            }
+            Event::HoldsChanged { read, holds, .. } => self.load_holds(read, holds, ctx.now),
             Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches, ctx),
-            Event::Listed { listing, .. } => {
-                record_cloud_listing(&listing, &mut self.guardrails, &self.uid);
-                record_listed_instances(&listing, ctx.now, &mut self.state);
-                self.collect_garbage(&listing, ctx);
-            }
+            Event::Listed { listing, .. } => self.collect_garbage(&listing, ctx),
             Event::Tick
             | Event::FreezesChanged { .. }
             | Event::OfferingsUnavailable { .. }
@@ -203,6 +145,23 @@ impl ClusterController {
         }
         self.status_reporter.mark_dirty();
         self.disruption.mark_changed();
+    }
+
+    fn handle_observation(&mut self, observation: Observation, ctx: &mut Context<'_>) {
+        let machines = KnownMachines { claims: &self.claims, recovery: &self.recovery };
+        if let Some(observation) = self.guardrails.accept_observation(observation, machines, &mut self.state, ctx) {
+            self.apply_accepted(observation, ctx);
+        }
+    }
+
+    /// Accepts the snapshot in quarantine, and what follows from an operator's word that snapshots are right.
+    fn release_quarantine(&mut self, ctx: &mut Context<'_>) {
+        self.guardrails.confirm_snapshot(ctx.now + CONFIRMATION_TTL);
+        if let Some(observation) = self.guardrails.release_quarantine() {
+            self.apply_accepted(observation, ctx);
+        } else if self.state.is_synced() {
+            self.resume_unfinished(ctx);
+        }
     }
 
     fn apply_accepted(&mut self, observation: Observation, ctx: &mut Context<'_>) {

@@ -154,7 +154,7 @@ impl SynchronousController {
     }
 
     pub fn state(&self, cluster: &ClusterName) -> Option<&ClusterState> {
-        self.clusters.get(cluster).map(ClusterController::state)
+        self.clusters.get(cluster).map(|controller| &*controller.state)
     }
 
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {

@@ -314,7 +314,7 @@ fn while_the_agent_is_disconnected_nothing_is_decided_and_no_pod_is_dropped() {
 fn facts_of_the_agent_outlive_snapshots_and_an_unusable_one_is_a_finding() {
     let region = Arc::new(RegionState::with_disabled_guards(Settings::default(), DisabledGuards::default()));
     let mut controller = ClusterController::new(text("c"), region);
-    assert_eq!(**controller.state().facts(), ClusterFacts::default());
+    assert_eq!(**controller.state.facts(), ClusterFacts::default());
     let facts = Arc::new(ClusterFacts { endpoint: text("https://a"), ..ClusterFacts::default() });
     let report = |refused: Vec<Text>| {
         let facts = Arc::clone(&facts);
@@ -334,8 +334,8 @@ fn facts_of_the_agent_outlive_snapshots_and_an_unusable_one_is_a_finding() {
     let snapshot = Observation::Snapshot(Box::default());
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(2));
     controller.handle(Event::Observed { cluster: text("c"), observation: snapshot }, Timestamp::from_millis(3));
-    assert!(controller.state().is_synced());
-    assert!(Arc::ptr_eq(controller.state().facts(), &facts));
+    assert!(controller.state.is_synced());
+    assert!(Arc::ptr_eq(controller.state.facts(), &facts));
 }
 
 #[test]

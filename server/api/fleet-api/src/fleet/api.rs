@@ -17,7 +17,7 @@ use crate::questions::Questions;
 use crate::views::{ResourceChanges, Views};
 use api_messages::errors::{self, Reason, store_failed};
 use api_messages::resource_names as names;
-use command::suggest::nearest;
+use settings::suggest::nearest;
 use store::lease::Scope;
 use store::{Store, clock};
 

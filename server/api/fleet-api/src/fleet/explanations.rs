@@ -14,7 +14,7 @@ use super::encode;
 use super::lists::unanswered;
 use crate::questions::NoAnswer;
 use api_messages::{enum_values, resource_names as names};
-use command::suggest::nearest;
+use settings::suggest::nearest;
 
 impl FleetApi {
     /// Answers a question about a node, or has the replica that decides for its cluster do so.

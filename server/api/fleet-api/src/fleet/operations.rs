@@ -11,7 +11,7 @@ use api_messages::errors::{self, store_failed};
 use api_messages::{caller, resource_names as names};
 use auth::Client;
 use auth::tls::Peer;
-use command::suggest::nearest;
+use settings::suggest::nearest;
 use store::guardrails::{Freeze, FreezeOrder, FreezeScope};
 use store::identity::ForgetOutcome;
 use store::{Store, StoreError, clock};

@@ -50,7 +50,7 @@ fn unknown_context(kubeconfig: &Kubeconfig, wanted: &str) -> Option<String> {
     if names.contains(&wanted) {
         return None;
     }
-    let remedy = match command::suggest::nearest(wanted, names.iter().map(|name| (*name).to_owned())) {
+    let remedy = match settings::suggest::nearest(wanted, names.iter().map(|name| (*name).to_owned())) {
         Some(near) => format!("did you mean {near}?"),
         None if names.is_empty() => "it has none".to_owned(),
         None => format!("it has {}", names.join(", ")),

@@ -12,7 +12,7 @@ use crate::clouds::discovery::{self, Refreshed};
 use command::exit::{Failure, Status};
 use command::output;
 use command::rows::{Format, print_rows};
-use command::suggest::nearest;
+use settings::suggest::nearest;
 
 /// Instance types and prices that plans are based on
 #[derive(Debug, Subcommand)]

@@ -10,8 +10,9 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use crate::serve::Server;
 use crate::{clouds, serve};
 use command::exit::{Failure, Status};
-use command::{output, suggest};
+use command::output;
 use server_settings::{Config, FILE_VARIABLE, KEYS, Layers, Provider};
+use settings::suggest;
 
 /// Flags of `serve`: one per configuration key, and `--config` and `--print-config`.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub struct ServeFlags {
     file: Option<PathBuf>,
     print: bool,
     trial: bool,
-    values: Vec<(&'static server_settings::ConfigKey, String)>,
+    values: Vec<(&'static settings::Key, String)>,
 }
 
 impl Args for ServeFlags {
@@ -27,7 +28,7 @@ impl Args for ServeFlags {
         let file =
             Arg::new("config").long("config").value_name("FILE").env(FILE_VARIABLE).help("Configuration file (TOML)");
         let print = Arg::new("print-config").long("print-config").action(ArgAction::SetTrue);
-        let flag = |key: &server_settings::ConfigKey| {
+        let flag = |key: &settings::Key| {
             Arg::new(key.path).long(key.flag).value_name(key.kind.placeholder()).help(key.flag_help())
         };
         command
@@ -48,8 +49,7 @@ impl Args for ServeFlags {
 
 impl FromArgMatches for ServeFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given =
-            |key: &'static server_settings::ConfigKey| Some((key, matches.get_one::<String>(key.path)?.clone()));
+        let given = |key: &'static settings::Key| Some((key, matches.get_one::<String>(key.path)?.clone()));
         Ok(Self {
             file: matches.get_one::<String>("config").map(PathBuf::from),
             print: matches.get_flag("print-config"),

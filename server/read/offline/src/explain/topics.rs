@@ -5,8 +5,8 @@ use std::fmt::Write;
 use manifests::fields::TABLES;
 use manifests::kinds::KINDS;
 
-use command::suggest::nearest;
 use server_settings::KEYS;
+use settings::suggest::nearest;
 
 /// Where words are documented that are no topic: the word, and the answer.
 const ELSEWHERE: [(&str, &str); 6] = [

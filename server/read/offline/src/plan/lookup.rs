@@ -4,8 +4,8 @@ use model::Pod;
 use model::input::PlanningInput;
 use model::plan::Plan;
 
-use command::suggest::nearest;
 use render::names::natural_order;
+use settings::suggest::nearest;
 
 /// Maximum number of names that a message lists before it counts the rest.
 const LISTED: usize = 10;

@@ -11,7 +11,7 @@ use crate::holds::bookings::publish_bookings;
 use crate::holds::planning::request_hold_plan_if_due;
 use crate::step_view::StepView;
 use cluster::{ClusterState, NodeRecord, Target};
-use model::Text;
+use model::{Text, Timestamp};
 
 impl Holds {
     /// Ends holds that are over and gives up places that are lost, at the checks of a cluster that is ready. Returns whether
@@ -53,6 +53,13 @@ impl Holds {
 }
 
 impl ClusterController {
+    /// Takes over the holds that the store has, as of the `read`th list.
+    pub(crate) fn load_holds(&mut self, read: u64, holds: Vec<CapacityHold>, now: Timestamp) {
+        if self.holds.load(read, holds) {
+            publish_bookings(now, &self.holds, &mut self.disruption, &mut self.provisioner, &mut self.state);
+        }
+    }
+
     /// Has the holds reconciled, planning see what has changed, the store told, and planned what has no room.
     pub(crate) fn reconcile_holds(&mut self, ctx: &mut Context<'_>) {
         if self.with_part(|parts| &mut parts.holds, ctx.now, Holds::reconcile) {

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::Finding;
+use crate::cluster_controller::ClusterController;
 use crate::context::Context;
-use crate::copy_on_write::CopyOnWrite;
-use crate::disruption::Disruption;
 use crate::node_class::NodeClassResolver;
 use crate::settings::ClassFacts;
-use crate::status_reporter::StatusReporter;
 use crate::step_view::StepView;
-use crate::{Effect, Finding};
 use cluster::{ClassRecord, ClusterState};
 use model::node_class::{NodeClassQuery, NodeClassStatus, Resolution, ResolvedNodeClass};
 use model::{ClusterFacts, Millis};
@@ -61,39 +59,37 @@ impl StepView<'_> {
     }
 }
 
-/// Records what an EC2NodeClass was resolved to.
-pub(crate) fn handle_node_class(
-    query: &NodeClassQuery,
-    resolved: ResolvedNodeClass,
-    ctx: &mut Context<'_>,
-    node_classes: &mut NodeClassResolver,
-    state: &mut CopyOnWrite<ClusterState>,
-    status_reporter: &mut StatusReporter,
-    disruption: &mut Disruption,
-) {
-    let spread = i64::try_from(crate::order::mix_hash(0, &ctx.cluster, 0) % SPREAD.get().unsigned_abs());
-    let next = ctx.now + INTERVAL + Millis::new(spread.unwrap_or(0));
-    if let Some(cidr) = resolved.service_cidr.clone().filter(|_| state.facts().service_cidr.is_none()) {
-        let facts = ClusterFacts { service_cidr: Some(cidr), ..ClusterFacts::clone(state.facts()) };
-        state.set_facts(Arc::new(facts));
-    }
-    let before = node_classes.resolved(&query.name).cloned();
-    if node_classes.is_awaited(query) && state.record_lookup(&query.name, &resolved, ctx.now) {
-        status_reporter.mark_dirty();
-        disruption.mark_changed();
-    }
-    if !node_classes.record(query, resolved, next) {
-        return;
-    }
-    status_reporter.mark_dirty();
-    let Some(resolved) = node_classes.resolved(&query.name) else { return };
-    for (condition, found) in resolved.conditions.iter().filter(|(condition, found)| {
-        before.as_ref().is_none_or(|before| before.conditions.get(*condition) != Some(*found))
-    }) {
-        if let Resolution::Missing { message, .. } | Resolution::Unknown { message, .. } = found {
-            let finding =
-                Finding::NodeClassNotResolved { node_class: query.name.clone(), condition, why: message.clone() };
-            ctx.effects.push(Effect::ReportFinding { cluster: ctx.cluster.clone(), finding });
+impl ClusterController {
+    /// Records what an EC2NodeClass was resolved to.
+    pub(crate) fn handle_node_class(
+        &mut self,
+        query: &NodeClassQuery,
+        resolved: ResolvedNodeClass,
+        ctx: &mut Context<'_>,
+    ) {
+        let spread = i64::try_from(crate::order::mix_hash(0, &ctx.cluster, 0) % SPREAD.get().unsigned_abs());
+        let next = ctx.now + INTERVAL + Millis::new(spread.unwrap_or(0));
+        if let Some(cidr) = resolved.service_cidr.clone().filter(|_| self.state.facts().service_cidr.is_none()) {
+            let facts = ClusterFacts { service_cidr: Some(cidr), ..ClusterFacts::clone(self.state.facts()) };
+            self.state.set_facts(Arc::new(facts));
+        }
+        let before = self.node_classes.resolved(&query.name).cloned();
+        if self.node_classes.is_awaited(query) && self.state.record_lookup(&query.name, &resolved, ctx.now) {
+            self.status_reporter.mark_dirty();
+            self.disruption.mark_changed();
+        }
+        if !self.node_classes.record(query, resolved, next) {
+            return;
+        }
+        self.status_reporter.mark_dirty();
+        let Some(resolved) = self.node_classes.resolved(&query.name) else { return };
+        for (condition, found) in resolved.conditions.iter().filter(|(condition, found)| {
+            before.as_ref().is_none_or(|before| before.conditions.get(*condition) != Some(*found))
+        }) {
+            if let Resolution::Missing { message, .. } | Resolution::Unknown { message, .. } = found {
+                let (node_class, why) = (query.name.clone(), message.clone());
+                ctx.report_finding(Finding::NodeClassNotResolved { node_class, condition, why });
+            }
         }
     }
 }

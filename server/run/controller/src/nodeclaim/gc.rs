@@ -21,6 +21,7 @@ use crate::copy_on_write::CopyOnWrite;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::removal::BlockCause;
 use crate::guardrails::removal_gate::{admit_orphan_removal, may_have_hidden_node, most_nodes_vanished};
+use crate::guardrails::snapshot_acceptance::record_cloud_listing;
 use crate::nodeclaim::instance_inspection::inspect_instances;
 use crate::nodeclaim::missing_claims::snapshot_suspicious;
 use crate::nodeclaim::orphans::adopt_orphan;
@@ -42,8 +43,10 @@ pub(crate) struct ListingFindings {
 }
 
 impl ClusterController {
-    /// Evaluates a listing of the cluster's instances.
+    /// Evaluates a listing of the cluster's instances, which is a second source for a quarantine and for drift too.
     pub(crate) fn collect_garbage(&mut self, listing: &Listing, ctx: &mut Context<'_>) {
+        record_cloud_listing(listing, &mut self.guardrails, &ctx.uid);
+        record_listed_instances(listing, ctx.now, &mut self.state);
         let Some(after) = ctx.settings.gc_after else { return };
         report_elsewhere(ctx, &mut self.gc, &self.claims, &self.region);
         let held = self.guardrails.is_quarantined() || ctx.settings.is_shadow(&self.cluster);
@@ -243,7 +246,7 @@ fn report_foreign(instance: &ListedInstance, ctx: &mut Context<'_>, gc: &mut Gar
 }
 
 /// Keeps what a complete listing says about the instances, for their drift.
-pub(crate) fn record_listed_instances(listing: &Listing, now: Timestamp, state: &mut CopyOnWrite<ClusterState>) {
+fn record_listed_instances(listing: &Listing, now: Timestamp, state: &mut CopyOnWrite<ClusterState>) {
     if listing.complete {
         let listed = listing.instances.iter().map(|instance| (&instance.provider_id, &instance.details));
         state.record_listed(listing.requested_at, listed, now);

@@ -8,8 +8,6 @@ use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::count_removal;
 use crate::guardrails::removal::{BlockCause, Evidence, RemovalRefusal, evaluate_removal};
 use crate::guardrails::removal_gate::{apply_gate_decision, machine_facts, removal_constraints};
-use crate::history::History;
-use crate::nodeclaim::GarbageCollector;
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::lifecycle::delete_gone_machine;
 use crate::nodeclaim::other_region::{claim_of_instance_elsewhere, refusal_elsewhere};
@@ -78,29 +76,26 @@ impl ClusterController {
             schedule_cloud_retry(claim, UNKNOWN_RETRY_DELAY, ctx, &mut self.claims);
         }
     }
-}
 
-/// Holds the machine of `claim`: the cloud refused its termination because its tags name
-/// another cluster.
-pub(crate) fn handle_terminate_refused(
-    claim: &ClaimName,
-    provider_id: &ProviderId,
-    ctx: &mut Context<'_>,
-    claims: &mut NodeClaims,
-    gc: &mut GarbageCollector,
-    history: &mut History,
-    guardrails: &mut ClusterGuardrails,
-) {
-    gc.record_foreign(provider_id.clone());
-    let held = claims.name_of_instance(provider_id).filter(|known| known == claim);
-    let Some(claim) = held else { return };
-    if let Some(machine) = claims.get_mut(&claim) {
-        machine.record_termination_refusal();
-        let zone = machine.instance().map(|instance| instance.zone.clone()).unwrap_or_default();
-        history.lifecycle.count_termination_failure(zone);
+    /// Holds the machine of `claim`: the cloud refused its termination because its tags name
+    /// another cluster.
+    pub(crate) fn handle_terminate_refused(
+        &mut self,
+        claim: &ClaimName,
+        provider_id: &ProviderId,
+        ctx: &mut Context<'_>,
+    ) {
+        self.gc.record_foreign(provider_id.clone());
+        let held = self.claims.name_of_instance(provider_id).filter(|known| known == claim);
+        let Some(claim) = held else { return };
+        if let Some(machine) = self.claims.get_mut(&claim) {
+            machine.record_termination_refusal();
+            let zone = machine.instance().map(|instance| instance.zone.clone()).unwrap_or_default();
+            self.history.lifecycle.count_termination_failure(zone);
+        }
+        hold_foreign(&claim, provider_id, ctx, &mut self.guardrails);
+        schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx, &mut self.claims);
     }
-    hold_foreign(&claim, provider_id, ctx, guardrails);
-    schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx, claims);
 }
 
 fn hold_foreign(

@@ -19,7 +19,6 @@ use crate::guardrails::removal_gate::drop_stale_blocks;
 use crate::history::History;
 use crate::launch_evidence::ReadyNode;
 use crate::launch_template::launch_template;
-use crate::nodeclaim::GarbageCollector;
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::termination::keep_occupied_machine;
 use crate::nodeclaim::termination_calls::{delete_claim, retry_cloud_call, retry_later, terminate_instance};
@@ -182,6 +181,14 @@ impl ClusterController {
         }
     }
 
+    /// Handles the cloud's statement that an instance has ended.
+    pub(crate) fn handle_instance_gone(&mut self, provider_id: &ProviderId, ctx: &mut Context<'_>) {
+        self.gc.record_ended(provider_id.clone());
+        let Some(claim) = self.claims.name_of_instance(provider_id) else { return };
+        let Self { claims, history, provisioner, state, .. } = self;
+        delete_gone_machine(&claim, ctx, claims, history, provisioner, state);
+    }
+
     /// Handles a failed instruction; `unmet` when the agent has not begun it.
     pub(crate) fn handle_instruction_failure(
         &mut self,
@@ -273,21 +280,6 @@ impl ClusterController {
             }
         }
     }
-}
-
-/// Handles the cloud's statement that an instance has ended.
-pub(crate) fn handle_instance_gone(
-    provider_id: &ProviderId,
-    ctx: &mut Context<'_>,
-    claims: &mut NodeClaims,
-    gc: &mut GarbageCollector,
-    history: &mut History,
-    provisioner: &mut Provisioner,
-    state: &mut CopyOnWrite<ClusterState>,
-) {
-    gc.record_ended(provider_id.clone());
-    let Some(claim) = claims.name_of_instance(provider_id) else { return };
-    delete_gone_machine(&claim, ctx, claims, history, provisioner, state);
 }
 
 pub(crate) fn handle_launched(
