@@ -6,7 +6,7 @@ use agent::link::chunk::snapshot_parts;
 use agent_kubernetes::records::{self, Parser, claim, manifest, node, pod, policy, shape::ShapeInterner, storage};
 use agent_session::{Output, PoolReader, Session, SessionEvent, Settings};
 use cluster::{ClusterState, Observation, PoolRecord};
-use controller::Event;
+use controller::{ClusterEvent, Event};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::connect_request::Message;
 use model::Timestamp;
@@ -67,7 +67,10 @@ pub fn observe(records: Vec<Record>, pools: Vec<PoolRecord>, now: Timestamp) -> 
         let message = Message::Snapshot(v1::Snapshot { id: 1, part: Some(part) });
         for output in session.handle_request(v1::ConnectRequest { message: Some(message) }, now) {
             match output {
-                Output::Notify(SessionEvent::ClusterEvent(Event::Observed { observation, .. })) => {
+                Output::Notify(SessionEvent::ClusterEvent(ClusterEvent {
+                    event: Event::Observed(observation),
+                    ..
+                })) => {
                     assert!(matches!(observation, Observation::Snapshot(_)), "a change beside the snapshot");
                     state.apply(observation, now);
                 }

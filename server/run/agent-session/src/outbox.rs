@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use controller::{Event, Instruction, InstructionId};
 use fleetwright_proto::v1;
-use model::{ClusterName, Timestamp};
+use model::Timestamp;
 
 use super::encode;
 
@@ -28,19 +28,13 @@ struct PendingInstruction {
     wire_id: Option<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    cluster: ClusterName,
     /// By instruction number, which is the order of decision and of sending.
     pending: BTreeMap<InstructionId, PendingInstruction>,
 }
 
 impl Outbox {
-    #[must_use]
-    pub fn new(cluster: ClusterName) -> Self {
-        Self { cluster, pending: BTreeMap::new() }
-    }
-
     /// Adds an instruction; one with a known id is left unchanged. Instructions that it supersedes
     /// are withdrawn: an agent that reconnects after hours must not first drain a Node whose
     /// instance is gone and whose name another Node may have by then. Returns the failure events of
@@ -55,7 +49,7 @@ impl Outbox {
         deadline: Timestamp,
     ) -> Result<Vec<Event>, Event> {
         if self.pending.len() >= MAX_PENDING && !self.pending.contains_key(&id) {
-            return Err(self.failed(id, format!("{MAX_PENDING} instructions are already unacknowledged")));
+            return Err(failed(id, format!("{MAX_PENDING} instructions are already unacknowledged")));
         }
         let withdrawn = self.withdraw(id, &instruction);
         self.pending.entry(id).or_insert(PendingInstruction { instruction, deadline, wire_id: None });
@@ -71,7 +65,7 @@ impl Outbox {
             .collect();
         let withdraw = |older| {
             self.pending.remove(&older);
-            self.failed(older, format!("withdrawn: superseded by instruction {}", id.0))
+            failed(older, format!("withdrawn: superseded by instruction {}", id.0))
         };
         superseded.into_iter().map(withdraw).collect()
     }
@@ -98,14 +92,11 @@ impl Outbox {
         }
         self.pending.remove(&id);
         AckResult::Event(match ack.outcome() {
-            v1::Outcome::Done => Event::InstructionAcked { cluster: self.cluster.clone(), instruction: id },
-            v1::Outcome::PreconditionFailed => Event::InstructionFailed {
-                cluster: self.cluster.clone(),
-                instruction: id,
-                reason: excerpt(&ack.detail),
-                unmet: true,
-            },
-            other => self.failed(id, format!("{}: {}", describe_outcome(other), excerpt(&ack.detail))),
+            v1::Outcome::Done => Event::InstructionAcked(id),
+            v1::Outcome::PreconditionFailed => {
+                Event::InstructionFailed { instruction: id, reason: excerpt(&ack.detail), unmet: true }
+            }
+            other => failed(id, format!("{}: {}", describe_outcome(other), excerpt(&ack.detail))),
         })
     }
 
@@ -115,7 +106,7 @@ impl Outbox {
             self.pending.iter().filter(|(_, open)| open.deadline <= now).map(|(id, _)| *id).collect();
         let fail = |id| {
             self.pending.remove(&id);
-            self.failed(id, "not acknowledged before its deadline".to_owned())
+            failed(id, "not acknowledged before its deadline".to_owned())
         };
         expired.into_iter().map(fail).collect()
     }
@@ -124,10 +115,10 @@ impl Outbox {
     pub fn len(&self) -> usize {
         self.pending.len()
     }
+}
 
-    fn failed(&self, instruction: InstructionId, reason: String) -> Event {
-        Event::InstructionFailed { cluster: self.cluster.clone(), instruction, reason, unmet: false }
-    }
+fn failed(instruction: InstructionId, reason: String) -> Event {
+    Event::InstructionFailed { instruction, reason, unmet: false }
 }
 
 /// Whether `newer` makes the pending instruction `older` pointless: both concern the same NodeClaim
@@ -189,7 +180,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(0);
 
     fn outbox() -> Outbox {
-        let mut outbox = Outbox::new("blue".into());
+        let mut outbox = Outbox::default();
         assert_eq!(outbox.add(InstructionId(7), initialize("a"), Timestamp::from_millis(100)), Ok(Vec::new()));
         outbox
     }
@@ -266,7 +257,7 @@ mod tests {
         for strange in ["2-7", "3-8", "7", "x-y", ""] {
             assert_eq!(outbox.acknowledge(&ack(strange, v1::Outcome::Done)), AckResult::Unknown, "{strange}");
         }
-        let acked = Event::InstructionAcked { cluster: "blue".into(), instruction: InstructionId(7) };
+        let acked = Event::InstructionAcked(InstructionId(7));
         assert_eq!(outbox.acknowledge(&ack("3-7", v1::Outcome::Done)), AckResult::Event(acked));
         assert_eq!(outbox.acknowledge(&ack("3-7", v1::Outcome::Done)), AckResult::Unknown);
     }

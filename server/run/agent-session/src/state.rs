@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cluster::{Key, Object, Observation, ProblemRecord};
-use controller::{Event, Instruction, InstructionId};
+use controller::{ClusterEvent, Event, Instruction, InstructionId, RegionEvent};
 use fleetwright_proto::v1::{self, connect_request, connect_response, snapshot};
 use model::{ClusterName, Millis, Text, Timestamp};
 use trace::{InstructionContext, Span};
@@ -71,7 +71,7 @@ pub enum Output {
     Close(String),
 }
 
-/// Event of a session for the control loop.
+/// Event for the control loop, of a session or of what follows changes in the store.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SessionEvent {
     /// An agent has sent Hello. The control loop acquires the cluster's lease and answers with
@@ -81,7 +81,9 @@ pub enum SessionEvent {
     HandshakeAbandoned {
         cluster: ClusterName,
     },
-    ClusterEvent(Event),
+    ClusterEvent(ClusterEvent),
+    /// What has changed in the store for all clusters of a region.
+    RegionEvent(RegionEvent),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +175,6 @@ impl Session {
     /// A session without a stream.
     #[must_use]
     pub fn new(cluster: ClusterName, settings: Settings, interner: Arc<Interner>, pool_reader: PoolReader) -> Self {
-        let outbox = Outbox::new(cluster.clone());
         let (stream, contexts) = (Stream::Closed, SentContexts::default());
         Self {
             cluster,
@@ -183,7 +184,7 @@ impl Session {
             pool_reader,
             stream,
             facts: None,
-            outbox,
+            outbox: Outbox::default(),
             contexts,
             api_server_unreachable: false,
             retained: None,
@@ -262,7 +263,7 @@ impl Session {
         };
         let mut outputs = vec![send(connect_response::Message::Welcome(welcome))];
         outputs.extend(self.report_facts());
-        outputs.push(notify(Event::AgentConnected { cluster: self.cluster.clone() }));
+        outputs.push(self.notify(Event::AgentConnected));
         outputs.extend(self.pending_instruction_messages(epoch, now));
         outputs
     }
@@ -275,8 +276,7 @@ impl Session {
     /// Facts of the cluster for the controller. They precede [`Event::AgentConnected`], after which it decides.
     fn report_facts(&self) -> Option<Output> {
         let DecodedFacts { facts, refused } = self.facts.as_ref()?;
-        let (cluster, facts, refused) = (self.cluster.clone(), Arc::clone(facts), refused.clone());
-        Some(notify(Event::ClusterFactsReported { cluster, facts, refused }))
+        Some(self.notify(Event::ClusterFactsReported { facts: Arc::clone(facts), refused: refused.clone() }))
     }
 
     /// Continues an open stream under a higher epoch. This happens when an agent sends Hello on two
@@ -289,7 +289,7 @@ impl Session {
         }
         stream.epoch = epoch;
         let mut outputs: Vec<Output> = self.report_facts().into_iter().collect();
-        outputs.push(notify(Event::AgentConnected { cluster: self.cluster.clone() }));
+        outputs.push(self.notify(Event::AgentConnected));
         outputs.extend(self.pending_instruction_messages(epoch, now));
         outputs.extend(self.request_resync(format!("new epoch {epoch}")));
         outputs
@@ -300,7 +300,7 @@ impl Session {
         let mut outputs = self.handle_close();
         // The next lease holder issues its own instructions; these must never be sent under a later
         // epoch.
-        self.outbox = Outbox::new(self.cluster.clone());
+        self.outbox = Outbox::default();
         self.contexts = SentContexts::default();
         self.uid = None;
         outputs.push(Output::Close(format!("cluster {} rejected: {reason}", self.cluster)));
@@ -311,7 +311,7 @@ impl Session {
     pub fn handle_close(&mut self) -> Vec<Output> {
         self.retain_objects();
         match std::mem::replace(&mut self.stream, Stream::Closed) {
-            Stream::Open(_) => vec![notify(Event::AgentDisconnected { cluster: self.cluster.clone() })],
+            Stream::Open(_) => vec![self.notify(Event::AgentDisconnected)],
             Stream::AwaitingLease { .. } => {
                 vec![Output::Notify(SessionEvent::HandshakeAbandoned { cluster: self.cluster.clone() })]
             }
@@ -354,9 +354,9 @@ impl Session {
     ) -> Vec<Output> {
         let withdrawn = match self.outbox.add(id, instruction, deadline) {
             Ok(withdrawn) => withdrawn,
-            Err(event) => return vec![notify(event)],
+            Err(event) => return vec![self.notify(event)],
         };
-        let mut outputs: Vec<Output> = withdrawn.into_iter().map(notify).collect();
+        let mut outputs: Vec<Output> = withdrawn.into_iter().map(|event| self.notify(event)).collect();
         if let Stream::Open(stream) = &self.stream {
             let message = self.outbox.message(id, stream.epoch, now);
             outputs.extend(message.map(|message| send_instruction(self.contexts.stamp(message))));
@@ -403,7 +403,7 @@ impl Session {
     /// or the last [`reset_silence`](Self::reset_silence); time without ticks is excluded because
     /// unread messages may be queued.
     pub fn tick(&mut self, now: Timestamp) -> Vec<Output> {
-        let mut outputs: Vec<Output> = self.outbox.expire(now).into_iter().map(notify).collect();
+        let mut outputs: Vec<Output> = self.outbox.expire(now).into_iter().map(|event| self.notify(event)).collect();
         if let Stream::Open(stream) = &mut self.stream {
             stream.observe_clock(now, self.settings.heartbeat_ms);
             let silence = now.duration_since(stream.silent_since);
@@ -526,7 +526,7 @@ impl Session {
 
     fn handle_ack(&mut self, ack: &v1::Ack) -> Vec<Output> {
         match self.outbox.acknowledge(ack) {
-            AckResult::Event(event) => vec![notify(event)],
+            AckResult::Event(event) => vec![self.notify(event)],
             AckResult::Unknown => Vec::new(),
         }
     }
@@ -562,7 +562,11 @@ impl Session {
     }
 
     fn observation(&self, observation: Observation) -> Output {
-        notify(Event::Observed { cluster: self.cluster.clone(), observation })
+        self.notify(Event::Observed(observation))
+    }
+
+    fn notify(&self, event: Event) -> Output {
+        Output::Notify(SessionEvent::ClusterEvent(event.of(self.cluster.clone())))
     }
 }
 
@@ -622,10 +626,6 @@ fn send(message: connect_response::Message) -> Output {
 
 fn send_instruction(message: v1::Instruction) -> Output {
     send(connect_response::Message::Instruction(message))
-}
-
-fn notify(event: Event) -> Output {
-    Output::Notify(SessionEvent::ClusterEvent(event))
 }
 
 #[cfg(test)]

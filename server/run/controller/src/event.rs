@@ -18,22 +18,14 @@ use model::{
     Text, Timestamp, Zone,
 };
 
+/// An event of one cluster, for its [`ClusterController`](super::ClusterController).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    Observed {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-        observation: Observation,
-    },
+    Observed(Observation),
     /// The agent connected; its snapshot follows.
-    AgentConnected {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-    },
+    AgentConnected,
     /// The agent reported what new nodes need to join the cluster. Precedes `AgentConnected`.
     ClusterFactsReported {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
         /// The facts; those that cannot be used are empty.
         facts: Arc<ClusterFacts>,
         /// Why each of those cannot be used.
@@ -41,35 +33,22 @@ pub enum Event {
     },
     /// The agent disconnected. Operations in progress continue; no decision is made until it
     /// reconnects.
-    AgentDisconnected {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-    },
+    AgentDisconnected,
     /// A plan was computed or rejected.
     Planned(Box<PlanAnswer>),
     /// A decision is durable and may be executed.
-    Recorded {
-        decision: DecisionId,
-    },
+    Recorded(DecisionId),
     Launched(Box<Launched>),
     /// A launch failed definitively: no instance exists for this attempt.
     LaunchFailed {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
         claim: ClaimName,
         attempt: u32,
         failure: LaunchFailure,
     },
     /// An instance does not exist (any more), regardless of what terminated it.
-    InstanceGone {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-        provider_id: ProviderId,
-    },
+    InstanceGone(ProviderId),
     /// The cloud answered a question about one instance.
     Inspected {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
         provider_id: ProviderId,
         found: Inspection,
     },
@@ -80,21 +59,13 @@ pub enum Event {
     },
     /// The cloud refused to terminate an instance: its tags name another cluster.
     TerminateRefused {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
         /// The NodeClaim whose instance was to be terminated.
         claim: ClaimName,
         provider_id: ProviderId,
     },
-    InstructionAcked {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-        instruction: InstructionId,
-    },
+    InstructionAcked(InstructionId),
     /// An agent, or its API server, refused an instruction definitively.
     InstructionFailed {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
         instruction: InstructionId,
         /// Error of the agent or the API server.
         reason: String,
@@ -103,8 +74,6 @@ pub enum Event {
     },
     /// The cloud announced, or reported, that an instance ends or fails.
     Interrupted {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
         provider_id: ProviderId,
         kind: InterruptionKind,
         /// When it ends, as far as the cloud has set a time.
@@ -112,87 +81,35 @@ pub enum Event {
     },
     /// The cloud answered what it says itself about instances that notices name.
     NoticesAnswered {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
         /// Provider ids of the instances, and what the notices say.
         asked: Vec<(ProviderId, InterruptionKind)>,
         answer: NoticeAnswer,
     },
-    /// The complete list of active freezes.
-    FreezesChanged {
-        freezes: Vec<Freeze>,
-    },
-    /// What the store has of offerings that the cloud refused to any replica of the region, or launched again.
-    OfferingsUnavailable {
-        refusals: Vec<UnavailableOffering>,
-    },
     /// The store answered the request for probes.
     ProbesAnswered {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
         answers: Vec<(OfferingKey, ProbeAnswer)>,
         /// When granted probes end.
         until: Timestamp,
     },
-    /// Launch and removal counters of all other replicas, replacing the previous ones.
-    RemoteCounters {
-        /// Machines in clusters of other replicas, without those whose removal is decided.
-        machines: usize,
-        /// Counters of each time bucket, oldest first.
-        parts: Vec<(Timestamp, LocalCounters)>,
-    },
-    /// An operator confirmed the snapshot of a quarantined cluster.
-    QuarantineReleased {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-    },
-    /// An operator confirmed the waiting removals of a cluster.
-    RemovalsConfirmed {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-    },
-    /// Recent launches in a cluster by any owner. Precedes `LeaseAcquired`.
-    LaunchHistoryLoaded {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-        /// Launches of the last [`RESTORE_WINDOW`](super::guardrails::RESTORE_WINDOW), and
-        /// all that are not closed.
-        past: Vec<RecentLaunch>,
-    },
-    /// What consolidation moved in a cluster under earlier owners. Precedes `LeaseAcquired`.
-    MovesLoaded {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-        /// Decided removals, oldest first.
-        moves: Vec<DecidedMoves>,
-    },
-    /// Object counts of a cluster as its previous owner persisted them. Precedes `LeaseAcquired`.
-    CountsLoaded {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-        counts: ObjectCounts,
-    },
+    /// An operator confirmed the snapshot of the quarantined cluster.
+    QuarantineReleased,
+    /// An operator confirmed the waiting removals.
+    RemovalsConfirmed,
+    /// Recent launches by any owner: those of the last [`RESTORE_WINDOW`](super::guardrails::RESTORE_WINDOW), and all that
+    /// are not closed. Precedes `LeaseAcquired`.
+    LaunchHistoryLoaded(Vec<RecentLaunch>),
+    /// What consolidation moved under earlier owners: decided removals, oldest first. Precedes `LeaseAcquired`.
+    MovesLoaded(Vec<DecidedMoves>),
+    /// Object counts as the previous owner persisted them. Precedes `LeaseAcquired`.
+    CountsLoaded(ObjectCounts),
     /// Replacements under way as the previous owner recorded them. Precedes `LeaseAcquired`.
-    ReplacementsLoaded {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-        read: Box<ReplacementsRead>,
-    },
+    ReplacementsLoaded(Box<ReplacementsRead>),
     /// What machines have cost is written.
-    CostsRecorded {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-    },
+    CostsRecorded,
     /// The last interval of each machine that ran when the previous owner wrote what they cost. Precedes `LeaseAcquired`.
-    CostsLoaded {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-        last: Vec<CostInterval>,
-    },
-    /// All live holds of a cluster, as the store has them. Precedes `LeaseAcquired`, and follows a client's command.
+    CostsLoaded(Vec<CostInterval>),
+    /// All live holds, as the store has them. Precedes `LeaseAcquired`, and follows a client's command.
     HoldsChanged {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
         /// Order of the list among all lists of holds: of two lists the one with the higher number is newer.
         read: u64,
         /// The holds; one that is missing has ended.
@@ -200,64 +117,46 @@ pub enum Event {
     },
     /// The lease of the cluster was acquired. Precedes the acceptance of its agent.
     LeaseAcquired {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
         /// UID of the cluster; empty when unknown.
         uid: Text,
         /// Unfinished launches of the previous owner.
         launches: Vec<OpenLaunch>,
     },
     /// The cloud listed the instances of the cluster.
-    Listed {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-        listing: Box<Listing>,
-    },
+    Listed(Box<Listing>),
     /// Time passed.
     Tick,
 }
 
 impl Event {
-    /// The cluster that handles the event. `None` for events of the region
-    /// ([`RegionState::apply`](super::RegionState::apply)), and for those that only the cluster
-    /// they are passed to can tell apart.
+    /// This event, of `cluster`.
     #[must_use]
-    pub fn cluster(&self) -> Option<&ClusterName> {
-        match self {
-            Self::Observed { cluster, .. }
-            | Self::AgentConnected { cluster }
-            | Self::ClusterFactsReported { cluster, .. }
-            | Self::AgentDisconnected { cluster }
-            | Self::LaunchFailed { cluster, .. }
-            | Self::InstanceGone { cluster, .. }
-            | Self::Inspected { cluster, .. }
-            | Self::TerminateRefused { cluster, .. }
-            | Self::RemovalsConfirmed { cluster }
-            | Self::InstructionAcked { cluster, .. }
-            | Self::InstructionFailed { cluster, .. }
-            | Self::QuarantineReleased { cluster }
-            | Self::LaunchHistoryLoaded { cluster, .. }
-            | Self::MovesLoaded { cluster, .. }
-            | Self::CountsLoaded { cluster, .. }
-            | Self::ReplacementsLoaded { cluster, .. }
-            | Self::CostsRecorded { cluster }
-            | Self::CostsLoaded { cluster, .. }
-            | Self::HoldsChanged { cluster, .. }
-            | Self::LeaseAcquired { cluster, .. }
-            | Self::Listed { cluster, .. }
-            | Self::ProbesAnswered { cluster, .. }
-            | Self::NoticesAnswered { cluster, .. }
-            | Self::Interrupted { cluster, .. } => Some(cluster),
-            Self::Launched(launched) => Some(&launched.cluster),
-            Self::NodeClassResolved { query, .. } => Some(&query.cluster),
-            Self::Planned(answer) => Some(&answer.request.cluster),
-            Self::Recorded { .. }
-            | Self::FreezesChanged { .. }
-            | Self::OfferingsUnavailable { .. }
-            | Self::RemoteCounters { .. }
-            | Self::Tick => None,
-        }
+    pub fn of(self, cluster: impl Into<ClusterName>) -> ClusterEvent {
+        ClusterEvent { cluster: cluster.into(), event: self }
     }
+}
+
+/// An event, and the cluster that it concerns, where those of several clusters travel together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterEvent {
+    pub cluster: ClusterName,
+    pub event: Event,
+}
+
+/// An event that concerns all clusters of a region, for [`RegionState::apply`](super::RegionState::apply).
+#[derive(Debug, Clone, PartialEq)]
+pub enum RegionEvent {
+    /// The complete list of active freezes.
+    FreezesChanged(Vec<Freeze>),
+    /// What the store has of offerings that the cloud refused to any replica of the region, or launched again.
+    OfferingsUnavailable(Vec<UnavailableOffering>),
+    /// Launch and removal counters of all other replicas, replacing the previous ones.
+    RemoteCounters {
+        /// Machines in clusters of other replicas, without those whose removal is decided.
+        machines: usize,
+        /// Counters of each time bucket, oldest first.
+        parts: Vec<(Timestamp, LocalCounters)>,
+    },
 }
 
 /// What the cloud says itself about instances that notices name.
@@ -301,7 +200,6 @@ pub enum Inspection {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launched {
-    pub cluster: ClusterName,
     pub claim: ClaimName,
     pub attempt: u32,
     /// Provider id, such as `aws:///<zone>/<instance id>`.

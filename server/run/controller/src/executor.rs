@@ -169,11 +169,11 @@ impl Executor {
     /// waited for the instruction.
     pub fn observe(&mut self, event: &Event, now: Timestamp) -> Option<Command> {
         match event {
-            Event::InstructionAcked { instruction, .. } | Event::InstructionFailed { instruction, .. } => {
+            Event::InstructionAcked(instruction) | Event::InstructionFailed { instruction, .. } => {
                 let id = self.in_flight.id_of(*instruction)?;
                 self.finish(id, now)?.1
             }
-            Event::InstanceGone { provider_id, .. } => {
+            Event::InstanceGone(provider_id) => {
                 self.terminating.remove(provider_id);
                 None
             }

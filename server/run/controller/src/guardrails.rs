@@ -36,7 +36,7 @@
 //! # What survives a restart
 //!
 //! - Freezes and their end: rows, replayed by
-//!   [`Event::FreezesChanged`](super::Event::FreezesChanged).
+//!   [`RegionEvent::FreezesChanged`](super::RegionEvent::FreezesChanged).
 //! - Launches and removals of a cluster, launches per pod: open and closed launch rows
 //!   (`restore`); a NodeClaim without a row counts by its creation time.
 //! - Removals that are reserved for replacements under way: the recorded replacements.

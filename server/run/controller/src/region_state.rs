@@ -19,7 +19,7 @@ use crate::launch_evidence::{LaunchEvidence, ReadyNode};
 use crate::provisioning::PlanNumber;
 use crate::search_allowance::{SearchAllowance, SearchTotals};
 use crate::unavailable_offerings::{OfferingUpdate, UnavailableOfferings};
-use crate::{Event, Settings};
+use crate::{RegionEvent, Settings};
 use model::{ClusterName, ProviderId, Text, Timestamp};
 
 /// What all clusters of an account and region share.
@@ -191,18 +191,16 @@ impl RegionState {
     }
 
     /// Applies an event of the region: freezes of the store, and what other processes found.
-    /// Events of a cluster change nothing.
-    pub fn apply(&self, event: Event, now: Timestamp) {
+    pub fn apply(&self, event: RegionEvent, now: Timestamp) {
         match event {
-            Event::FreezesChanged { freezes } => {
+            RegionEvent::FreezesChanged(freezes) => {
                 let changed = self.lock_guardrails(now).replace_freezes(freezes, now);
                 if changed {
                     self.fleet.record_change_of_limits();
                 }
             }
-            Event::OfferingsUnavailable { refusals } => self.offerings.merge_remote(refusals, now),
-            Event::RemoteCounters { machines, parts } => self.lock_guardrails(now).merge_remote(machines, &parts),
-            _ => {}
+            RegionEvent::OfferingsUnavailable(refusals) => self.offerings.merge_remote(refusals, now),
+            RegionEvent::RemoteCounters { machines, parts } => self.lock_guardrails(now).merge_remote(machines, &parts),
         }
         self.advance(now);
     }

@@ -41,7 +41,7 @@ use cluster::{ComparisonRules, Object, Observation};
 use model::{ClusterName, Timestamp};
 
 impl ClusterController {
-    /// Handles one event, which concerns this cluster, and returns its effects in the order of
+    /// Handles one event of this cluster, and returns its effects in the order of
     /// execution. [`ClusterController::next_wakeup`] says when [`Event::Tick`] is due.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
@@ -82,66 +82,57 @@ impl ClusterController {
     pub(crate) fn handle_event(&mut self, event: Event, ctx: &mut Context<'_>) {
         // No arm decides: every decision follows in `advance`, from the complete state.
         match event {
-            Event::Observed { observation, .. } => self.handle_observation(observation, ctx),
-            Event::QuarantineReleased { .. } => self.release_quarantine(ctx),
-            Event::AgentConnected { .. } => self.connected = true,
-            Event::ClusterFactsReported { facts, refused, .. } => {
+            Event::Observed(observation) => self.handle_observation(observation, ctx),
+            Event::QuarantineReleased => self.release_quarantine(ctx),
+            Event::AgentConnected => self.connected = true,
+            Event::ClusterFactsReported { facts, refused } => {
                 self.state.set_facts(facts);
                 refused.into_iter().for_each(|why| ctx.report_finding(Finding::UnusableFact { why }));
             }
-            Event::AgentDisconnected { .. } => {
+            Event::AgentDisconnected => {
                 self.connected = false;
                 self.state.mark_unsynced();
                 restore_deleted_objects(ctx.now, &mut self.guardrails, &mut self.state);
             }
             Event::Planned(answer) => self.handle_plan(*answer, ctx),
-            Event::Recorded { decision } => self.execute_decision(decision, ctx),
+            Event::Recorded(decision) => self.execute_decision(decision, ctx),
             Event::Launched(launched) => {
                 handle_launched(*launched, ctx, &mut self.claims, &mut self.guardrails, &mut self.state)
             }
-            Event::LaunchFailed { claim, attempt, failure, .. } => {
+            Event::LaunchFailed { claim, attempt, failure } => {
                 self.handle_launch_failure(&claim, attempt, failure, ctx)
             }
-            Event::InstanceGone { provider_id, .. } => self.handle_instance_gone(&provider_id, ctx),
-            Event::Inspected { provider_id, found, .. } => self.handle_inspection(&provider_id, found, ctx),
-            Event::TerminateRefused { claim, provider_id, .. } => {
-                self.handle_terminate_refused(&claim, &provider_id, ctx)
-            }
+            Event::InstanceGone(provider_id) => self.handle_instance_gone(&provider_id, ctx),
+            Event::Inspected { provider_id, found } => self.handle_inspection(&provider_id, found, ctx),
+            Event::TerminateRefused { claim, provider_id } => self.handle_terminate_refused(&claim, &provider_id, ctx),
             Event::NodeClassResolved { query, resolved } => return self.handle_node_class(&query, *resolved, ctx),
-            Event::RemovalsConfirmed { .. } => {
+            Event::RemovalsConfirmed => {
                 confirm_removals(ctx.now, &mut self.claims, &mut self.disruption, &mut self.gc, &self.guardrails)
             }
-            Event::InstructionAcked { instruction, .. } => self.handle_ack(instruction, ctx),
-            Event::InstructionFailed { instruction, reason, unmet, .. } => {
+            Event::InstructionAcked(instruction) => self.handle_ack(instruction, ctx),
+            Event::InstructionFailed { instruction, reason, unmet } => {
                 self.handle_instruction_failure(instruction, &reason, unmet, ctx);
             }
-            Event::Interrupted { provider_id, kind, ends, .. } => {
+            Event::Interrupted { provider_id, kind, ends } => {
                 self.handle_interruption(&provider_id, kind, ends, ctx);
             }
-            Event::NoticesAnswered { asked, answer, .. } => {
+            Event::NoticesAnswered { asked, answer } => {
                 let outcomes = self.disruption.notices.handle_answer(&asked, &answer, &self.claims, ctx);
                 self.apply_notice_outcomes(outcomes, ctx);
             }
-            Event::ProbesAnswered { answers, until, .. } => {
+            Event::ProbesAnswered { answers, until } => {
                 return handle_probe_answers(answers, until, ctx, &mut self.provisioner);
             }
-            Event::LaunchHistoryLoaded { past, .. } => {
-                restore_guardrails(past, ctx, &mut self.guardrails, &self.claims)
-            }
-            Event::MovesLoaded { moves, .. } => restore_moves(moves, &mut self.state, &self.claims),
-            Event::CountsLoaded { counts, .. } => self.guardrails.restore_counts(counts, ctx.now),
-            Event::ReplacementsLoaded { read, .. } => load_replacements(*read, &mut self.disruption),
-            Event::CostsLoaded { last, .. } => return self.history.costs.restore(last),
-            Event::CostsRecorded { .. } => return self.history.costs.confirm(),
-            Event::HoldsChanged { read, holds, .. } => self.load_holds(read, holds, ctx.now),
-            Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches, ctx),
-            Event::Listed { listing, .. } => self.collect_garbage(&listing, ctx),
-            Event::Tick
-            | Event::FreezesChanged { .. }
-            | Event::OfferingsUnavailable { .. }
-            | Event::RemoteCounters { .. } => {
-                return;
-            }
+            Event::LaunchHistoryLoaded(past) => restore_guardrails(past, ctx, &mut self.guardrails, &self.claims),
+            Event::MovesLoaded(moves) => restore_moves(moves, &mut self.state, &self.claims),
+            Event::CountsLoaded(counts) => self.guardrails.restore_counts(counts, ctx.now),
+            Event::ReplacementsLoaded(read) => load_replacements(*read, &mut self.disruption),
+            Event::CostsLoaded(last) => return self.history.costs.restore(last),
+            Event::CostsRecorded => return self.history.costs.confirm(),
+            Event::HoldsChanged { read, holds } => self.load_holds(read, holds, ctx.now),
+            Event::LeaseAcquired { uid, launches } => self.begin_recovery(uid, launches, ctx),
+            Event::Listed(listing) => self.collect_garbage(&listing, ctx),
+            Event::Tick => return,
         }
         self.status_reporter.mark_dirty();
         self.disruption.mark_changed();

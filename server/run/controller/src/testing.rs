@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::guardrails::DisabledGuards;
 use super::{
-    ClusterController, ClusterView, DisruptionRequest, Effect, Event, PlanError, PlanJob, PlanOutcome, PlanRequest,
-    PlanWorker, Planner, RegionState, Settings,
+    ClusterController, ClusterEvent, ClusterView, DisruptionRequest, Effect, Event, PlanError, PlanJob, PlanOutcome,
+    PlanRequest, PlanWorker, Planner, RegionEvent, RegionState, Settings,
 };
 use crate::node_report::NodeReport;
 use crate::pod_report::PodReport;
@@ -14,6 +14,35 @@ use cluster::ClusterState;
 use model::disruption_plan::DisruptionPlan;
 use model::input::PlanningInput;
 use model::{ClusterName, PodKey, Timestamp};
+
+/// What clusters of one region get. An event that names no cluster is of the cluster `c`.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Cluster(ClusterEvent),
+    Region(RegionEvent),
+    Tick,
+}
+
+impl From<Event> for Input {
+    fn from(event: Event) -> Self {
+        match event {
+            Event::Tick => Self::Tick,
+            event => Self::Cluster(event.of("c")),
+        }
+    }
+}
+
+impl From<ClusterEvent> for Input {
+    fn from(event: ClusterEvent) -> Self {
+        Self::Cluster(event)
+    }
+}
+
+impl From<RegionEvent> for Input {
+    fn from(event: RegionEvent) -> Self {
+        Self::Region(event)
+    }
+}
 
 /// Clusters with their planner. A cluster exists from its first event on.
 #[derive(Debug)]
@@ -56,15 +85,15 @@ impl SynchronousController {
 
     /// Handles an event, and the plans that it requests. On a tick, every cluster that is due
     /// takes a step.
-    pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+    pub fn handle(&mut self, input: impl Into<Input>, now: Timestamp) -> Vec<Effect> {
         let mut done = Vec::new();
-        let mut effects = VecDeque::from(self.step(event, now));
+        let mut effects = VecDeque::from(self.step(input.into(), now));
         while let Some(effect) = effects.pop_front() {
             match effect {
                 Effect::Plan(job) if self.is_stalled(&job) => self.waiting.push_back(job.into_request()),
                 Effect::Plan(job) => {
-                    let answer = self.worker.answer(job.into_request());
-                    for effect in self.step(Event::Planned(Box::new(answer)), now).into_iter().rev() {
+                    let planned = self.plan(job.into_request());
+                    for effect in self.step(planned, now).into_iter().rev() {
                         effects.push_front(effect);
                     }
                 }
@@ -87,19 +116,22 @@ impl SynchronousController {
         if matches!(job, PlanJob::Disruption(_)) { self.stalled_disruption } else { self.stalled }
     }
 
-    fn step(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+    fn step(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
         self.now = now;
         self.region.advance(now);
-        let mut effects = match self.cluster_of(&event) {
-            Some(cluster) if matches!(event, Event::Planned(_)) && !self.clusters.contains_key(&cluster) => {
-                return Vec::new();
+        let mut effects = Vec::new();
+        match input {
+            Input::Cluster(ClusterEvent { cluster, event: Event::Planned(_) })
+                if !self.clusters.contains_key(&cluster) =>
+            {
+                return effects;
             }
-            Some(cluster) => self.controller(cluster).handle(event, now),
-            None => {
-                self.region.apply(event, now);
-                Vec::new()
+            Input::Cluster(ClusterEvent { cluster, event }) => {
+                effects = self.controller(cluster).handle(event, now);
             }
-        };
+            Input::Region(event) => self.region.apply(event, now),
+            Input::Tick => {}
+        }
         for controller in self.clusters.values_mut() {
             if controller.is_outdated() || controller.next_wakeup().is_some_and(|at| at <= now) {
                 effects.extend(controller.handle(Event::Tick, now));
@@ -123,22 +155,17 @@ impl SynchronousController {
         self.clusters.entry(cluster.clone()).or_insert_with(|| ClusterController::new(cluster, Arc::clone(region)))
     }
 
-    fn cluster_of(&self, event: &Event) -> Option<ClusterName> {
-        match event {
-            Event::Recorded { decision } => {
-                let deciding =
-                    |controller: &&ClusterController| controller.decisions.recent().any(|made| made.id == *decision);
-                self.clusters.values().find(deciding).map(|controller| controller.cluster.clone())
-            }
-            event => event.cluster().cloned(),
-        }
+    fn plan(&mut self, request: PlanRequest) -> Input {
+        let answer = self.worker.answer(request);
+        let cluster = answer.request.cluster.clone();
+        Event::Planned(Box::new(answer)).of(cluster).into()
     }
 
     /// Computes the first queued plan.
     pub fn plan_waiting(&mut self, now: Timestamp) -> Vec<Effect> {
         let request = self.waiting.pop_front().expect("a plan was asked for");
-        let answer = self.worker.answer(request);
-        self.handle(Event::Planned(Box::new(answer)), now)
+        let planned = self.plan(request);
+        self.handle(planned, now)
     }
 
     pub fn view(&self, cluster: &ClusterName) -> Option<ClusterView> {

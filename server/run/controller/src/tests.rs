@@ -44,7 +44,7 @@ pub(super) fn controller_with(snapshot: ClusterSnapshot) -> SynchronousControlle
     // Each Node is registered as soon as it is ready; the registration gate has its own tests.
     let settings = Settings { open_together: Millis::ZERO, ..Settings::default() };
     let mut controller = SynchronousController::new(settings, one_machine);
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(0));
     observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
     controller.handle(Event::Tick, Timestamp::from_millis(1_000));
     controller
@@ -55,7 +55,7 @@ fn controller() -> SynchronousController {
 }
 
 fn observe(controller: &mut SynchronousController, at: i64, observation: Observation) -> Vec<Effect> {
-    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(at))
+    controller.handle(Event::Observed(observation), Timestamp::from_millis(at))
 }
 
 fn see_pod(controller: &mut SynchronousController, at: i64, pod: PodRecord) -> Vec<Effect> {
@@ -102,11 +102,11 @@ pub(super) fn see_and_plan(controller: &mut SynchronousController, pod: PodRecor
 }
 
 fn recorded(controller: &mut SynchronousController, decision: &Decision, at: i64) -> Vec<Effect> {
-    controller.handle(Event::Recorded { decision: decision.id }, Timestamp::from_millis(at))
+    controller.handle(Event::Recorded(decision.id), Timestamp::from_millis(at))
 }
 
 fn acked(controller: &mut SynchronousController, instruction: InstructionId, at: i64) -> Vec<Effect> {
-    controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp::from_millis(at))
+    controller.handle(Event::InstructionAcked(instruction), Timestamp::from_millis(at))
 }
 
 /// The order for `a`, with its NodeClaim created at 5 s.
@@ -119,7 +119,7 @@ pub(super) fn order_for_a(controller: &mut SynchronousController) -> LaunchOrder
 
 fn no_capacity(order: &LaunchOrder) -> Event {
     let failure = LaunchFailure::InsufficientCapacity { unavailable: Vec::new() };
-    Event::LaunchFailed { cluster: text("c"), claim: order.claim.clone(), attempt: order.attempt, failure }
+    Event::LaunchFailed { claim: order.claim.clone(), attempt: order.attempt, failure }
 }
 
 /// As of an API server whose CRD does not know an operator.
@@ -129,8 +129,8 @@ fn a_nodeclaim_that_is_refused_is_a_decision_of_its_own_and_nothing_is_launched(
     let decision = decision_for_a(&mut controller);
     let effects = recorded(&mut controller, &decision, 4_000);
     let (instruction, _) = instructions(&effects)[0];
-    let (cluster, reason) = (text("c"), "422: unsupported value \"Gte\"".to_owned());
-    let failed = Event::InstructionFailed { cluster, instruction, reason, unmet: false };
+    let reason = "422: unsupported value \"Gte\"".to_owned();
+    let failed = Event::InstructionFailed { instruction, reason, unmet: false };
     let effects = controller.handle(failed, Timestamp::from_millis(5_000));
     let (claim, number) = (&decision.launches[0].claim.name, decision.id.0);
     let refused = format!(
@@ -207,7 +207,7 @@ fn claimed(effects: &[Effect]) -> Vec<OfferingKey> {
 /// The store's answer to a claim at `at`.
 fn answer(controller: &mut SynchronousController, keys: Vec<OfferingKey>, answer: ProbeAnswer, at: i64) -> Vec<Effect> {
     let (now, answers) = (Timestamp::from_millis(at), keys.into_iter().map(|key| (key, answer)).collect());
-    controller.handle(Event::ProbesAnswered { cluster: text("c"), answers, until: now + PROBE_LEASE }, now)
+    controller.handle(Event::ProbesAnswered { answers, until: now + PROBE_LEASE }, now)
 }
 
 /// The first option of the machine that is planned for a pod that is seen at `at`, a second later.
@@ -301,10 +301,10 @@ fn an_option_that_is_refused_while_its_node_claim_is_created_is_not_tried() {
 fn while_the_agent_is_disconnected_nothing_is_decided_and_no_pod_is_dropped() {
     let mut controller = controller();
     see_pod(&mut controller, 2_000, pod("a", 500));
-    controller.handle(Event::AgentDisconnected { cluster: text("c") }, Timestamp::from_millis(2_500));
+    controller.handle(Event::AgentDisconnected, Timestamp::from_millis(2_500));
     assert!(controller.handle(Event::Tick, Timestamp::from_millis(60_000)).is_empty());
     assert_eq!(controller.next_wakeup(), None);
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(60_000));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(60_000));
     let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
     let effects = observe(&mut controller, 60_000, Observation::Snapshot(Box::new(snapshot)));
     assert_eq!(decided(&effects).len(), 1, "the window of 2 s has been due since 3 s");
@@ -318,7 +318,7 @@ fn facts_of_the_agent_outlive_snapshots_and_an_unusable_one_is_a_finding() {
     let facts = Arc::new(ClusterFacts { endpoint: text("https://a"), ..ClusterFacts::default() });
     let report = |refused: Vec<Text>| {
         let facts = Arc::clone(&facts);
-        Event::ClusterFactsReported { cluster: text("c"), facts, refused }
+        Event::ClusterFactsReported { facts, refused }
     };
     let effects = controller.handle(report(vec![text("no range")]), Timestamp::from_millis(0));
     let finding = Finding::UnusableFact { why: text("no range") };
@@ -332,8 +332,8 @@ fn facts_of_the_agent_outlive_snapshots_and_an_unusable_one_is_a_finding() {
     let usable = controller.handle(report(Vec::new()), Timestamp::from_millis(1));
     assert!(!usable.iter().any(|effect| matches!(effect, Effect::ReportFinding { .. })));
     let snapshot = Observation::Snapshot(Box::default());
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(2));
-    controller.handle(Event::Observed { cluster: text("c"), observation: snapshot }, Timestamp::from_millis(3));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(2));
+    controller.handle(Event::Observed(snapshot), Timestamp::from_millis(3));
     assert!(controller.state.is_synced());
     assert!(Arc::ptr_eq(controller.state.facts(), &facts));
 }
@@ -343,7 +343,6 @@ fn only_a_definitive_failure_begins_an_attempt_which_has_its_own_token() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
     let refused = |attempt: u32, retryable: bool| Event::LaunchFailed {
-        cluster: text("c"),
         claim: order.claim.clone(),
         attempt,
         failure: LaunchFailure::Refused { code: text("Odd"), message: String::from("odd"), retryable },
@@ -363,7 +362,6 @@ fn an_instance_launched_after_the_timeout_is_terminated() {
     // Ordered at 5 s; after the launch timeout of five minutes the pod is planned again.
     controller.handle(Event::Tick, Timestamp::from_millis(305_000));
     let launched = Launched {
-        cluster: text("c"),
         claim: order.claim,
         attempt: 1,
         provider_id: text("aws:///z/i-late"),
@@ -381,7 +379,6 @@ fn an_instance_launched_after_the_timeout_is_terminated() {
 
 pub(super) fn launched(order: &LaunchOrder, instance_type: &str, unavailable: &[&str]) -> Event {
     Event::Launched(Box::new(Launched {
-        cluster: text("c"),
         claim: order.claim.clone(),
         attempt: order.attempt,
         provider_id: text("aws:///z/i-1"),
@@ -517,7 +514,7 @@ fn an_empty_node_is_drained_terminated_and_deleted_in_this_order() {
     assert!(matches!(sent.as_slice(), [(_, Instruction::Drain { deadline: None, .. })]), "{sent:?}");
     let effects = acked(&mut controller, sent[0].0, 31_000);
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{effects:?}");
-    let gone = Event::InstanceGone { cluster: text("c"), provider_id: claim("m0").provider_id };
+    let gone = Event::InstanceGone(claim("m0").provider_id);
     let effects = controller.handle(gone, Timestamp::from_millis(40_000));
     let sent = instructions(&effects);
     assert!(
@@ -540,8 +537,8 @@ fn a_pod_bound_while_a_removal_is_recorded_keeps_the_node() {
 fn an_interrupted_machine_is_drained_within_two_minutes_and_its_pods_are_planned_immediately() {
     let mut controller = with_machine();
     see_pod(&mut controller, 2_000, bound_to("m0", pod("a", 500)));
-    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    let event = Event::Interrupted { cluster, provider_id, kind: SpotInterrupted, ends: None };
+    let provider_id = claim("m0").provider_id;
+    let event = Event::Interrupted { provider_id, kind: SpotInterrupted, ends: None };
     controller.handle(event, Timestamp::from_millis(10_000));
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(11_000));
     let sent = instructions(&effects);
@@ -577,7 +574,7 @@ fn a_deleted_node_claim_is_drained_terminated_and_removed() {
         assert!(matches!(sent.as_slice(), [(_, Instruction::Drain { .. })]), "{deleted}: {sent:?}");
         let effects = acked(&mut controller, sent[0].0, 3_000);
         assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{deleted}: {effects:?}");
-        let gone = Event::InstanceGone { cluster: text("c"), provider_id: claim("m0").provider_id };
+        let gone = Event::InstanceGone(claim("m0").provider_id);
         let effects = controller.handle(gone, Timestamp::from_millis(4_000));
         let sent = instructions(&effects);
         assert!(

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cloud::provider::Instance;
 use cluster::Observation;
-use controller::{Event, Listing, RegionState};
+use controller::{ClusterEvent, Event, Listing, RegionState};
 use model::{ClusterName, Millis, Text, Timestamp};
 use tracing::{debug, error, info, warn};
 
@@ -33,7 +33,7 @@ use agent_session::{AgentHello, SessionEvent};
 use store::StoreError;
 use store::guardrails::{AuditEntry, FreezeScope};
 use store::interruptions::StoredInterruption;
-use store::lease::{Lease, LeaseOutcome, Renewal, Scope};
+use store::lease::{Lease, LeaseOutcome, OpenOperations, Renewal, Scope};
 
 /// Minimum interval between renewals that are caused by lease requests: a thousand successive
 /// requests take a few renewals.
@@ -58,9 +58,10 @@ impl From<Call> for Step {
     }
 }
 
-/// The step that passes `event` to `cluster`.
-fn deliver(cluster: &ClusterName, event: Event) -> Step {
-    Step::Deliver(cluster.clone(), ClusterInput::Event(Box::new(event)))
+impl From<ClusterEvent> for Step {
+    fn from(ClusterEvent { cluster, event }: ClusterEvent) -> Self {
+        Self::Deliver(cluster, ClusterInput::Event(event))
+    }
 }
 
 /// Leases and agents of one server process.
@@ -164,13 +165,17 @@ impl Coordinator {
                 self.mark_agent_absent(&cluster);
                 Vec::new()
             }
-            Input::Session(SessionEvent::ClusterEvent(event)) => self.handle_event(event, now),
+            Input::Session(SessionEvent::ClusterEvent(event)) | Input::ClusterEvent(event) => {
+                self.handle_event(event, now).into_iter().collect()
+            }
+            Input::Session(SessionEvent::RegionEvent(event)) => {
+                self.shared.apply(event, now);
+                Vec::new()
+            }
             Input::LeaseAnswered { cluster, answer, past, moves } => {
                 let past = past.into_iter().map(|attempt| intents::recent_launch(attempt, now)).collect();
-                let history = Event::LaunchHistoryLoaded { cluster: cluster.clone(), past };
-                let moves = Event::MovesLoaded { cluster: cluster.clone(), moves: moves::decode(&moves) };
-                let past = [history, moves].into_iter().chain(loaded_events(&cluster, &answer, now));
-                self.handle_lease_answer(cluster, answer, past, now)
+                let history = [Event::LaunchHistoryLoaded(past), Event::MovesLoaded(moves::decode(&moves))];
+                self.handle_lease_answer(cluster, answer, history, now)
             }
             Input::CommandEnded { cluster, id, outcome } => {
                 let owned = self.leases.contains_key(&cluster);
@@ -180,7 +185,7 @@ impl Coordinator {
             Input::CloudEvents(events) => {
                 self.cloud_poll.finish(events.is_some(), now);
                 let events = events.unwrap_or_default().into_iter().filter_map(to_event);
-                events.flat_map(|event| self.handle_event(event, now)).collect()
+                events.filter_map(|event| self.handle_event(event, now)).collect()
             }
             Input::Renewed(renewal) => self.handle_renewal(&renewal, now),
             Input::RegionLeaseAnswered(answer) => {
@@ -193,10 +198,11 @@ impl Coordinator {
             }
             Input::InterruptionsRead(answer) => self.handle_interruptions(answer, now),
             Input::CountersSynced { acknowledged, answer } => {
-                let counters = self.counter_sync.finish_sync(acknowledged.as_ref(), answer, now);
-                counters.map(|event| self.handle_event(event, now)).unwrap_or_default()
+                if let Some(counters) = self.counter_sync.finish_sync(acknowledged.as_ref(), answer, now) {
+                    self.shared.apply(counters, now);
+                }
+                Vec::new()
             }
-            Input::ClusterEvent(event) => self.handle_event(*event, now),
             Input::Done => Vec::new(),
             // Instance events of clusters owned by other replicas are theirs to handle.
             Input::CloudPoll if self.leases.is_empty() => Vec::new(),
@@ -311,13 +317,13 @@ impl Coordinator {
         self.handover_wait.cancel(cluster);
     }
 
-    /// Handles the store's answer. `before` are events that restore what the previous owner counted;
-    /// they precede [`Event::LeaseAcquired`].
+    /// Handles the store's answer. `history` restores what earlier owners counted; it precedes
+    /// [`Event::LeaseAcquired`], as what the last one left in the store does.
     fn handle_lease_answer(
         &mut self,
         cluster: ClusterName,
         answer: Result<LeaseOutcome, StoreError>,
-        before: impl Iterator<Item = Event>,
+        history: [Event; 2],
         now: Timestamp,
     ) -> Vec<Step> {
         match answer {
@@ -325,7 +331,8 @@ impl Coordinator {
                 info!(%cluster, epoch = lease.epoch, open_launches = open.intents.len(), "acquired cluster lease");
                 let epoch = lease.epoch;
                 let mut steps = vec![Step::Own(cluster.clone(), lease.clone())];
-                steps.extend(before.map(|event| deliver(&cluster, event)));
+                let before = history.into_iter().chain(loaded_events(&cluster, &open, now));
+                steps.extend(before.map(|event| event.of(cluster.clone()).into()));
                 self.leases.insert(cluster.clone(), lease);
                 self.interruptions.search_again();
                 self.agent_absent_since.insert(cluster.clone(), now);
@@ -338,7 +345,7 @@ impl Coordinator {
                     return steps;
                 }
                 let launches = open.intents.into_iter().map(intents::decode).collect();
-                steps.push(deliver(&cluster, Event::LeaseAcquired { cluster: cluster.clone(), uid, launches }));
+                steps.push(Event::LeaseAcquired { uid, launches }.of(cluster.clone()).into());
                 steps.extend(self.audit_karpenter_override(&cluster, now));
                 steps.push(Step::Output(Output::Accept { cluster, epoch }));
                 steps
@@ -478,7 +485,7 @@ impl Coordinator {
         let owned = machines.into_iter().filter(|(cluster, _)| self.owns(cluster));
         let steps = owned.map(|(cluster, instances)| {
             let listing = Box::new(Listing { requested_at: asked, complete, instances });
-            deliver(&cluster, Event::Listed { cluster: cluster.clone(), listing })
+            Step::from(Event::Listed(listing).of(cluster))
         });
         steps.collect()
     }
@@ -492,29 +499,24 @@ impl Coordinator {
         let more = self.interruptions.finish_read(answer, now).map(Step::from);
         let leases = &self.leases;
         let events = self.interruptions.take_owned(&self.shared, |cluster| leases.contains_key(cluster), now);
-        let passed = events.into_iter().filter_map(|event| Some(deliver(&event.cluster()?.clone(), event)));
-        passed.chain(more).collect()
+        events.into_iter().map(Step::from).chain(more).collect()
     }
 
     /// Handles an event of a session or the cloud. Operator and cloud events reach every replica,
     /// and an agent's last events may arrive after its cluster was handed over; only the lease
     /// holder may act on them.
-    fn handle_event(&mut self, event: Event, now: Timestamp) -> Vec<Step> {
+    fn handle_event(&mut self, event: ClusterEvent, now: Timestamp) -> Option<Step> {
         self.track_agent(&event, now);
-        let Some(cluster) = event.cluster().cloned() else {
-            self.shared.apply(event, now);
-            return Vec::new();
-        };
-        self.owns(&cluster).then(|| deliver(&cluster, event)).into_iter().collect()
+        self.owns(&event.cluster).then(|| event.into())
     }
 
-    fn track_agent(&mut self, event: &Event, now: Timestamp) {
+    fn track_agent(&mut self, ClusterEvent { cluster, event }: &ClusterEvent, now: Timestamp) {
         match event {
-            Event::AgentConnected { cluster } => {
+            Event::AgentConnected => {
                 self.agent_absent_since.remove(cluster);
                 self.admission.mark_accepted(cluster, now);
             }
-            Event::AgentDisconnected { cluster } => {
+            Event::AgentDisconnected => {
                 if self.leases.contains_key(cluster) {
                     self.agent_absent_since.insert(cluster.clone(), now);
                 }
@@ -523,7 +525,7 @@ impl Coordinator {
                 }
                 self.mark_agent_absent(cluster);
             }
-            Event::Observed { cluster, observation: Observation::Snapshot(_) } => self.admission.mark_synced(cluster),
+            Event::Observed(Observation::Snapshot(_)) => self.admission.mark_synced(cluster),
             _ => {}
         }
     }
@@ -569,22 +571,8 @@ fn earlier(known: Option<Timestamp>, at: Timestamp) -> Option<Timestamp> {
 }
 
 /// What the previous owner left in the store for the next one.
-fn loaded_events(
-    cluster: &ClusterName,
-    answer: &Result<LeaseOutcome, StoreError>,
-    now: Timestamp,
-) -> impl Iterator<Item = Event> + use<> {
-    let extent = intents::extent_event(cluster, answer).into_iter();
-    let costs = costs_event(cluster, answer).into_iter();
-    extent
-        .chain(replacements::loaded_event(cluster, answer, now))
-        .chain(holds::loaded_event(cluster, answer, now))
-        .chain(costs)
-}
-
-/// What the previous owner wrote about the costs of machines that ran.
-fn costs_event(cluster: &ClusterName, answer: &Result<LeaseOutcome, StoreError>) -> Option<Event> {
-    let Ok(LeaseOutcome::Granted { open, .. }) = answer else { return None };
-    let last = open.costs.clone();
-    (!last.is_empty()).then(|| Event::CostsLoaded { cluster: cluster.clone(), last })
+fn loaded_events(cluster: &ClusterName, open: &OpenOperations, now: Timestamp) -> impl Iterator<Item = Event> + use<> {
+    let costs = (!open.costs.is_empty()).then(|| Event::CostsLoaded(open.costs.clone()));
+    let holds = holds::loaded_event(cluster, &open.holds, now);
+    [intents::extent_event(open), replacements::loaded_event(open, now), holds, costs].into_iter().flatten()
 }

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use controller::Event;
+use controller::RegionEvent;
 use controller::guardrails::fleet_counters::{self, BUCKET_LENGTH, CounterSnapshot, LocalCounters, MachineTotals};
 use model::{MicroUsd, Millis, Timestamp};
 use tracing::warn;
@@ -80,7 +80,7 @@ impl CounterSync {
         acknowledged: Option<&CounterUpdate>,
         answer: Result<RemoteCounters, StoreError>,
         now: Timestamp,
-    ) -> Option<Event> {
+    ) -> Option<RegionEvent> {
         self.in_flight = false;
         if let Some(update) = acknowledged {
             self.acknowledged_at = Some(update.at);
@@ -109,7 +109,7 @@ fn seen(share: &LocalCounters) -> CounterValues {
     }
 }
 
-fn to_event(remote: RemoteCounters, now: Timestamp) -> Event {
+fn to_event(remote: RemoteCounters, now: Timestamp) -> RegionEvent {
     let count = |column: i64| usize::try_from(column).unwrap_or(0);
     let share = |seen: CounterValues| LocalCounters {
         joined: count(seen.joined),
@@ -119,7 +119,7 @@ fn to_event(remote: RemoteCounters, now: Timestamp) -> Event {
     };
     let parts = remote.buckets.into_iter();
     let parts = parts.map(|(ago, seen)| (now - Millis::new(ago), share(seen))).collect();
-    Event::RemoteCounters { machines: count(remote.machines), parts }
+    RegionEvent::RemoteCounters { machines: count(remote.machines), parts }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Conversions between cloud events, instructions and the events of the controller.
 
 use cloud::provider::CloudEvent;
-use controller::{Event, Instruction};
+use controller::{ClusterEvent, Event, Instruction};
 use model::{Millis, Timestamp};
 
 /// A drain waits for pods as long as their PodDisruptionBudgets require.
@@ -17,14 +17,12 @@ pub(super) fn deadline(instruction: &Instruction, now: Timestamp) -> Timestamp {
 }
 
 /// Converts a cloud event. A running instance needs no event: its Node joins.
-pub(super) fn to_event(event: CloudEvent) -> Option<Event> {
+pub(super) fn to_event(event: CloudEvent) -> Option<ClusterEvent> {
     match event {
         CloudEvent::Running(_) => None,
         CloudEvent::Interrupted { instance, kind, at } => {
-            Some(Event::Interrupted { cluster: instance.cluster, provider_id: instance.provider_id, kind, ends: at })
+            Some(Event::Interrupted { provider_id: instance.provider_id, kind, ends: at }.of(instance.cluster))
         }
-        CloudEvent::Terminated(instance) => {
-            Some(Event::InstanceGone { cluster: instance.cluster, provider_id: instance.provider_id })
-        }
+        CloudEvent::Terminated(instance) => Some(Event::InstanceGone(instance.provider_id).of(instance.cluster)),
     }
 }

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use cluster::Target;
-use controller::Event;
 use controller::holds::{CapacityHold, HoldEnd, HoldId, HoldKind, HoldPlace, HoldStatus};
+use controller::{ClusterEvent, Event};
 use model::{ClusterName, MicroUsd, Millis, Text, Timestamp};
-use store::StoreError;
 use store::holds::{HoldPlaceRow, HoldRow, HoldState, HoldStatusRow, LiveHolds};
-use store::lease::LeaseOutcome;
 
 use super::replacements::{decode_place, encode_place};
 
@@ -34,24 +32,24 @@ pub fn encode_status(id: &HoldId, status: &HoldStatus) -> HoldStatusRow {
 }
 
 /// The holds of each of `clusters` as events, those of clusters without holds included: a hold that is missing has ended.
-pub fn changed_events(live: &LiveHolds, clusters: impl IntoIterator<Item = ClusterName>, now: Timestamp) -> Vec<Event> {
+pub fn changed_events(
+    live: &LiveHolds,
+    clusters: impl IntoIterator<Item = ClusterName>,
+    now: Timestamp,
+) -> Vec<ClusterEvent> {
     let mut by_cluster: BTreeMap<ClusterName, Vec<CapacityHold>> =
         clusters.into_iter().map(|cluster| (cluster, Vec::new())).collect();
     for row in &live.holds {
         by_cluster.entry(row.cluster.as_str().into()).or_default().push(decode(row, now));
     }
-    let event = |(cluster, holds)| Event::HoldsChanged { cluster, read: live.read, holds };
+    let event = |(cluster, holds)| ClusterEvent { cluster, event: Event::HoldsChanged { read: live.read, holds } };
     by_cluster.into_iter().map(event).collect()
 }
 
 /// The holds of a cluster whose lease was granted.
-pub(crate) fn loaded_event(
-    cluster: &ClusterName,
-    answer: &Result<LeaseOutcome, StoreError>,
-    now: Timestamp,
-) -> Option<Event> {
-    let Ok(LeaseOutcome::Granted { open, .. }) = answer else { return None };
-    changed_events(&open.holds, [cluster.clone()], now).into_iter().find(|event| event.cluster() == Some(cluster))
+pub(crate) fn loaded_event(cluster: &ClusterName, live: &LiveHolds, now: Timestamp) -> Option<Event> {
+    let mut events = changed_events(live, [cluster.clone()], now).into_iter();
+    events.find(|event| event.cluster == *cluster).map(|found| found.event)
 }
 
 fn decode(row: &HoldRow, now: Timestamp) -> CapacityHold {

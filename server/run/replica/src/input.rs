@@ -1,7 +1,7 @@
 //! Inputs of a replica: events of agents and the cloud, timers, and the answers to its calls.
 
 use cloud::provider::{CloudError, CloudEvent, Instance};
-use controller::Event;
+use controller::ClusterEvent;
 use controller::executor::{Command, CommandId, Outcome, Retry};
 use model::{ClusterName, Timestamp};
 
@@ -48,7 +48,7 @@ pub enum Input {
     /// of other replicas.
     CountersSynced { acknowledged: Option<CounterUpdate>, answer: Result<RemoteCounters, StoreError> },
     /// What a call of a cluster resulted in.
-    ClusterEvent(Box<Event>),
+    ClusterEvent(ClusterEvent),
     /// A call without a result has ended.
     Done,
     /// Timer: poll cloud events.

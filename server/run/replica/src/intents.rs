@@ -11,11 +11,10 @@ use model::{
     CapacityType, Labels, MicroUsd, Millis, Operator, PodKey, PriorityLane, Requirement, Requirements, Resources,
     Taint, Text, Timestamp,
 };
-use model::{ClusterName, LaunchOption, LaunchOrder};
+use model::{LaunchOption, LaunchOrder};
 use serde::{Deserialize, Serialize};
 
-use store::StoreError;
-use store::lease::{LeaseOutcome, ObservedExtent};
+use store::lease::{ObservedExtent, OpenOperations};
 use store::operations::{AttemptOutcome, Intent, IntentState, OpenIntent, RecentAttempt};
 
 /// The launch request for the cloud.
@@ -266,13 +265,12 @@ pub fn to_observed_extent(extent: ObjectCounts) -> ObservedExtent {
 }
 
 /// The object counts that the previous owner recorded for a cluster whose lease was granted.
-pub(crate) fn extent_event(cluster: &ClusterName, answer: &Result<LeaseOutcome, StoreError>) -> Option<Event> {
-    let Ok(LeaseOutcome::Granted { open, .. }) = answer else { return None };
+pub(crate) fn extent_event(open: &OpenOperations) -> Option<Event> {
     let ObservedExtent { nodes, claims, pools, pods, pending } = open.extent?;
     let [nodes, claims, pools, pods, pending] =
         [nodes, claims, pools, pods, pending].map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     let counts = ObjectCounts { nodes, claims, pools, pods, pending, machines: 0 };
-    Some(Event::CountsLoaded { cluster: cluster.clone(), counts })
+    Some(Event::CountsLoaded(counts))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use controller::{Event, RegionState};
+use controller::{ClusterEvent, Event, RegionState};
 use model::interruption::InterruptionKind;
 use model::{ClusterName, Millis, Text, Timestamp};
 use store::StoreError;
@@ -128,7 +128,7 @@ impl Interruptions {
         shared: &RegionState,
         owns: impl Fn(&ClusterName) -> bool,
         now: Timestamp,
-    ) -> Vec<Event> {
+    ) -> Vec<ClusterEvent> {
         self.recent.retain(|_, notice| now.duration_since(notice.stored_at) < NOTICE_TTL);
         let version = shared.instances_version();
         if self.searched.replace(version) == Some(version) {
@@ -139,7 +139,7 @@ impl Interruptions {
             let owner = shared.owner_of_instance(&notice.instance).filter(|(cluster, _)| owns(cluster));
             let Some((cluster, provider_id)) = owner else { continue };
             notice.passed_to = Some(cluster.clone());
-            events.push(Event::Interrupted { cluster, provider_id, kind: notice.kind, ends: notice.ends });
+            events.push(Event::Interrupted { provider_id, kind: notice.kind, ends: notice.ends }.of(cluster));
         }
         events
     }

@@ -2,7 +2,7 @@
 
 use controller::Event;
 use controller::unavailable_offerings::{OfferingKey, OfferingUpdate, ProbeAnswer, UnavailableOffering};
-use model::{CapacityType, ClusterName, InstanceTypeName, SizeClass, Text, Timestamp};
+use model::{CapacityType, InstanceTypeName, SizeClass, Text, Timestamp};
 use store::lease::Scope;
 use store::offerings::{self as rows, OfferingChange, OfferingRow};
 
@@ -63,19 +63,14 @@ pub fn decode_row(row: OfferingRow) -> Option<UnavailableOffering> {
     })
 }
 
-/// The store's answers to a claim of these keys, for the cluster.
-pub fn answers_event(
-    cluster: ClusterName,
-    keys: Vec<OfferingKey>,
-    answers: Vec<rows::ProbeAnswer>,
-    until: Timestamp,
-) -> Event {
+/// The store's answers to a claim of these keys.
+pub fn answers_event(keys: Vec<OfferingKey>, answers: Vec<rows::ProbeAnswer>, until: Timestamp) -> Event {
     let answers = answers.into_iter().map(|answer| match answer {
         rows::ProbeAnswer::Granted => ProbeAnswer::Granted,
         rows::ProbeAnswer::Denied => ProbeAnswer::Denied,
         rows::ProbeAnswer::Absent => ProbeAnswer::Absent,
     });
-    Event::ProbesAnswered { cluster, answers: keys.into_iter().zip(answers).collect(), until }
+    Event::ProbesAnswered { answers: keys.into_iter().zip(answers).collect(), until }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use store::lease::{Lease, Scope};
 #[derive(Debug)]
 pub enum ClusterInput {
     /// An event of its agent, of the cloud or of an operator.
-    Event(Box<Event>),
+    Event(Event),
     /// Answer to [`Call::RunCommand`].
     CommandEnded { id: CommandId, outcome: Outcome },
     /// Deadlines may be due, or the limits of the whole fleet have changed.
@@ -81,7 +81,7 @@ impl OwnedCluster {
         // The answer to an instruction or call first ends its command, so that the commands that
         // waited for it precede those of new decisions.
         let (due, event) = match input {
-            ClusterInput::Event(event) => (self.executor.observe(&event, now).into_iter().collect(), Some(*event)),
+            ClusterInput::Event(event) => (self.executor.observe(&event, now).into_iter().collect(), Some(event)),
             ClusterInput::CommandEnded { id, outcome } => {
                 if let Err(retry) = &outcome {
                     debug!(cluster = %self.cluster, command = id.0, why = retry.why, "command will be retried");

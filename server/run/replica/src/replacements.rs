@@ -4,10 +4,9 @@ use cluster::replacement::{RecordedReplacement, ReplacementWait, ReplacementsRea
 use cluster::{Replacement, Target};
 use controller::Event;
 use model::disruption_policy::DisruptionReason;
-use model::{ClaimName, ClusterName, Millis, PodKey, PoolName, Timestamp};
+use model::{ClaimName, Millis, PodKey, PoolName, Timestamp};
 
-use store::StoreError;
-use store::lease::LeaseOutcome;
+use store::lease::OpenOperations;
 use store::replacements::{BackoffRow, ReplacementRow, ReplacementsEnd};
 
 /// The row of a replacement that a decision of `at` records.
@@ -45,12 +44,7 @@ pub fn encode_end(
 
 /// The replacements that the previous owner recorded for a cluster whose lease was granted. Unreadable rows are left
 /// out: their machines are selected again.
-pub(crate) fn loaded_event(
-    cluster: &ClusterName,
-    answer: &Result<LeaseOutcome, StoreError>,
-    now: Timestamp,
-) -> Option<Event> {
-    let Ok(LeaseOutcome::Granted { open, .. }) = answer else { return None };
+pub(crate) fn loaded_event(open: &OpenOperations, now: Timestamp) -> Option<Event> {
     if open.replacements.is_empty() && open.backoffs.is_empty() {
         return None;
     }
@@ -62,7 +56,7 @@ pub(crate) fn loaded_event(
         replacements: open.replacements.iter().filter_map(|row| decode(row, now)).collect(),
         waits: open.backoffs.iter().map(wait).collect(),
     };
-    Some(Event::ReplacementsLoaded { cluster: cluster.clone(), read: Box::new(read) })
+    Some(Event::ReplacementsLoaded(Box::new(read)))
 }
 
 fn decode(row: &ReplacementRow, now: Timestamp) -> Option<RecordedReplacement> {
@@ -101,7 +95,6 @@ fn decode_pod(pod: &str) -> Option<PodKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::lease::{Lease, OpenOperations, Scope};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_millis(seconds * 1_000)
@@ -121,9 +114,8 @@ mod tests {
     }
 
     fn loaded(open: OpenOperations, now: i64) -> Option<ReplacementsRead> {
-        let lease = Lease { scope: Scope::cluster("blue"), owner: "a".to_owned(), epoch: 2 };
-        match loaded_event(&"blue".into(), &Ok(LeaseOutcome::Granted { lease, open: Box::new(open) }), at(now)) {
-            Some(Event::ReplacementsLoaded { read, .. }) => Some(*read),
+        match loaded_event(&open, at(now)) {
+            Some(Event::ReplacementsLoaded(read)) => Some(*read),
             other => other.map(|event| panic!("{event:?}")),
         }
     }

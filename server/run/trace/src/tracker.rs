@@ -134,7 +134,7 @@ impl Tracker {
         }
         match outcome {
             Ok(Some(Event::Launched(launched))) => self.note_launched(launched, now),
-            Ok(Some(Event::InstanceGone { provider_id, .. })) => self.end_termination(provider_id, now),
+            Ok(Some(Event::InstanceGone(provider_id))) => self.end_termination(provider_id, now),
             _ => {}
         }
     }
@@ -166,13 +166,13 @@ impl Tracker {
     /// An event that the controller is about to handle.
     pub fn observe(&mut self, event: &Event, now: Timestamp) {
         match event {
-            Event::Observed { observation, .. } => self.observe_objects(observation, now),
-            Event::InstructionAcked { instruction, .. } => self.finish_instruction(*instruction, None, now),
+            Event::Observed(observation) => self.observe_objects(observation, now),
+            Event::InstructionAcked(instruction) => self.finish_instruction(*instruction, None, now),
             Event::InstructionFailed { instruction, reason, .. } => {
                 self.finish_instruction(*instruction, Some(reason.clone()), now);
             }
-            Event::InstanceGone { provider_id, .. } => self.end_termination(provider_id, now),
-            Event::LeaseAcquired { uid, launches, .. } => {
+            Event::InstanceGone(provider_id) => self.end_termination(provider_id, now),
+            Event::LeaseAcquired { uid, launches } => {
                 self.cluster_uid = uid.clone();
                 launches.iter().for_each(|launch| self.recover(launch, now));
             }

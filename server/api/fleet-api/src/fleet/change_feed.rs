@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::Event;
 use controller::guardrails::Freeze;
 use controller::unavailable_offerings::FORGOTTEN_AFTER;
+use controller::{Event, RegionEvent};
 use futures::StreamExt;
 use model::{ClusterName, PoolName, Text, Timestamp};
 use tokio::sync::mpsc;
@@ -73,7 +73,7 @@ impl Topic {
     async fn read(&mut self, store: &dyn Store) -> Result<Vec<SessionEvent>, StoreError> {
         match self {
             Self::Freezes { known } => Ok(vec![read_freezes(store, known).await?]),
-            Self::Offerings { scope } => Ok(vec![SessionEvent::ClusterEvent(read_offerings(store, scope).await?)]),
+            Self::Offerings { scope } => Ok(vec![SessionEvent::RegionEvent(read_offerings(store, scope).await?)]),
             Self::Holds { known } => Ok(read_holds(store, known).await?),
             Self::Releases { known } => {
                 let all = by_cluster(store.quarantine_releases().await?);
@@ -103,12 +103,12 @@ fn changed_clusters(
 
 fn removals_confirmed(cluster: ClusterName) -> SessionEvent {
     info!(%cluster, "removals confirmed by operator");
-    SessionEvent::ClusterEvent(Event::RemovalsConfirmed { cluster })
+    SessionEvent::ClusterEvent(Event::RemovalsConfirmed.of(cluster))
 }
 
 fn quarantine_released(cluster: ClusterName) -> SessionEvent {
     info!(%cluster, "quarantine released by operator");
-    SessionEvent::ClusterEvent(Event::QuarantineReleased { cluster })
+    SessionEvent::ClusterEvent(Event::QuarantineReleased.of(cluster))
 }
 
 /// Sends every change to the control loops until `stop`. Each ignores what concerns clusters that it does not own.
@@ -161,10 +161,10 @@ pub async fn send_to_all(loops: &[mpsc::Sender<Delivery>], event: &SessionEvent)
 ///
 /// # Errors
 /// The store fails.
-pub async fn read_offerings(store: &dyn Store, scope: &Scope) -> Result<Event, StoreError> {
+pub async fn read_offerings(store: &dyn Store, scope: &Scope) -> Result<RegionEvent, StoreError> {
     let (region, account) = offerings::region_and_account(scope);
     let rows = store.unavailable_offerings(region, account, clock::duration(FORGOTTEN_AFTER)).await?;
-    Ok(Event::OfferingsUnavailable { refusals: rows.into_iter().filter_map(offerings::decode_row).collect() })
+    Ok(RegionEvent::OfferingsUnavailable(rows.into_iter().filter_map(offerings::decode_row).collect()))
 }
 
 /// Loads the live holds as an event for each cluster that has any, or had at the last read.
@@ -193,7 +193,7 @@ pub async fn read_freezes(store: &dyn Store, known: &mut KnownFreezes) -> Result
         info!(freeze = freeze.id, scope = %scope_of(freeze), "freeze ended");
     }
     *known = now;
-    Ok(SessionEvent::ClusterEvent(Event::FreezesChanged { freezes }))
+    Ok(SessionEvent::RegionEvent(RegionEvent::FreezesChanged(freezes)))
 }
 
 fn log_freeze(freeze: &Freeze) {

@@ -161,7 +161,8 @@ impl TestBed {
                 format!("greeted {}", greeting.highest_epoch)
             }
             SessionEvent::HandshakeAbandoned { .. } => "left".into(),
-            SessionEvent::ClusterEvent(event) => word(event),
+            SessionEvent::ClusterEvent(event) => word(event.event),
+            SessionEvent::RegionEvent(event) => format!("{event:?}"),
         }
     }
 
@@ -189,15 +190,15 @@ impl Drop for TestBed {
 
 fn word(event: Event) -> String {
     match event {
-        Event::AgentConnected { .. } => "connected".into(),
-        Event::ClusterFactsReported { facts, refused, .. } => format!("facts {} {refused:?}", facts.endpoint),
-        Event::AgentDisconnected { .. } => "disconnected".into(),
-        Event::InstructionAcked { instruction, .. } => format!("acked {}", instruction.0),
-        Event::Observed { observation: Observation::Snapshot(snapshot), .. } => {
+        Event::AgentConnected => "connected".into(),
+        Event::ClusterFactsReported { facts, refused } => format!("facts {} {refused:?}", facts.endpoint),
+        Event::AgentDisconnected => "disconnected".into(),
+        Event::InstructionAcked(instruction) => format!("acked {}", instruction.0),
+        Event::Observed(Observation::Snapshot(snapshot)) => {
             let names: Vec<&str> = snapshot.namespaces.iter().map(|namespace| namespace.name.as_ref()).collect();
             format!("snapshot of {}", names.join(" "))
         }
-        Event::Observed { observation: Observation::Upsert(object), .. } => match *object {
+        Event::Observed(Observation::Upsert(object)) => match *object {
             Object::Namespace(namespace) => format!("namespace {}", namespace.name),
             other => format!("{other:?}"),
         },

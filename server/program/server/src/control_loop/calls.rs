@@ -267,7 +267,7 @@ impl CallRunner {
         let (region, account) = offerings::region_and_account(scope);
         let rows: Vec<_> = keys.iter().map(|key| offerings::encode_key(key, account)).collect();
         match self.store.claim_offering_probes(region, &rows, holder, clock::duration(PROBE_LEASE)).await {
-            Ok(answers) => Input::ClusterEvent(Box::new(offerings::answers_event(cluster, keys, answers, until))),
+            Ok(answers) => Input::ClusterEvent(offerings::answers_event(keys, answers, until).of(cluster)),
             Err(error) => {
                 warn!(%cluster, %error, offerings = keys.len(), "cannot claim probes of offerings");
                 Input::Done
@@ -381,20 +381,18 @@ impl CommandRunner<'_> {
             Effect::RecordDecision(decision) => self.record(&decision).await,
             Effect::Launch(order) => self.launch(&order).await,
             Effect::Relaunch(decided) => self.relaunch(&decided).await,
-            Effect::Describe { cluster, claim, attempt, provider_id } => {
-                self.describe(cluster, claim, attempt, provider_id).await
-            }
+            Effect::Describe { claim, attempt, provider_id, .. } => self.describe(claim, attempt, provider_id).await,
             Effect::ResolveNodeClass(query) => {
                 let resolved = Box::new(self.cloud.resolve_node_class(&query).await);
                 Ok(Some(Event::NodeClassResolved { query, resolved }))
             }
             Effect::Inspect { cluster, cluster_uid, provider_id, .. } => {
                 let found = self.inspect(Owner { cluster: &cluster, uid: &cluster_uid }, &provider_id).await?;
-                Ok(Some(Event::Inspected { cluster, provider_id, found }))
+                Ok(Some(Event::Inspected { provider_id, found }))
             }
             Effect::ConfirmNotices { cluster, notices: asked } => {
                 let answer = self.ask_about_notices(&cluster, &asked).await;
-                Ok(Some(Event::NoticesAnswered { cluster, asked, answer }))
+                Ok(Some(Event::NoticesAnswered { asked, answer }))
             }
             Effect::RecordLaunched { claim, attempt, provider_id, .. } => {
                 self.settle_launched(&claim, attempt, &provider_id).await
@@ -412,9 +410,9 @@ impl CommandRunner<'_> {
                 Ok(None)
             }
             Effect::PersistCounts { counts, .. } => self.put_extent(counts).await,
-            Effect::RecordCosts { cluster, intervals } => {
+            Effect::RecordCosts { intervals, .. } => {
                 self.store.put_costs(&self.lease, &intervals).await.map_err(retry)?;
-                Ok(Some(Event::CostsRecorded { cluster }))
+                Ok(Some(Event::CostsRecorded))
             }
             Effect::Terminate { cluster, cluster_uid, claim, provider_id } => {
                 self.terminate(cluster, &cluster_uid, claim, provider_id).await
@@ -434,7 +432,7 @@ impl CommandRunner<'_> {
         let entry = records::entry(decision, |order| self.cloud.terms(&LaunchRequest::from(order)));
         self.log.record(self.store, &self.lease, decision, entry).await.map_err(retry)?;
         log_decision(decision);
-        Ok(Some(Event::Recorded { decision: decision.id }))
+        Ok(Some(Event::Recorded(decision.id)))
     }
 
     async fn settle_launched(&self, claim: &ClaimName, attempt: u32, provider_id: &ProviderId) -> Outcome {
@@ -470,14 +468,14 @@ impl CommandRunner<'_> {
         self.launch(order).await
     }
 
-    async fn describe(&self, cluster: ClusterName, claim: ClaimName, attempt: u32, provider_id: ProviderId) -> Outcome {
+    async fn describe(&self, claim: ClaimName, attempt: u32, provider_id: ProviderId) -> Outcome {
         Ok(Some(match self.cloud.describe(instance_id(&provider_id)).await {
             Ok(instance) if instance.state != InstanceState::Terminated => {
                 let unavailable = Vec::new();
-                launched(cluster, claim, attempt, LaunchOutcome { instance, unavailable })
+                launched(claim, attempt, LaunchOutcome { instance, unavailable })
             }
-            Ok(_) => Event::InstanceGone { cluster, provider_id },
-            Err(CloudError::NotFound { .. }) => Event::Inspected { cluster, provider_id, found: Inspection::Unknown },
+            Ok(_) => Event::InstanceGone(provider_id),
+            Err(CloudError::NotFound { .. }) => Event::Inspected { provider_id, found: Inspection::Unknown },
             Err(error) => return Err(retry_after(&error)),
         }))
     }
@@ -517,7 +515,7 @@ impl CommandRunner<'_> {
                 let provider_id = outcome.instance.provider_id.to_string();
                 log_launch(order, &outcome);
                 self.settle_outcome(order, &AttemptOutcome::Launched { provider_id }).await;
-                Ok(Some(launched(order.cluster.clone(), order.claim.clone(), order.attempt, outcome)))
+                Ok(Some(launched(order.claim.clone(), order.attempt, outcome)))
             }
             Err(error) => {
                 let failure = launch_failure(&error, order.repeats)?;
@@ -543,10 +541,10 @@ impl CommandRunner<'_> {
                 info!(%cluster, node_claim = %claim, instance = %provider_id, "instance terminating");
                 Ok(None)
             }
-            Err(CloudError::NotFound { .. }) => self.confirm_terminated(cluster, provider_id).await,
+            Err(CloudError::NotFound { .. }) => self.confirm_terminated(provider_id).await,
             Err(foreign @ CloudError::Foreign { .. }) => {
                 warn!(%cluster, %claim, reason = %foreign, "refusing to terminate instance tagged for another owner");
-                Ok(Some(Event::TerminateRefused { cluster, claim, provider_id }))
+                Ok(Some(Event::TerminateRefused { claim, provider_id }))
             }
             Err(error) => Err(retry_after(&error)),
         }
@@ -554,15 +552,11 @@ impl CommandRunner<'_> {
 
     /// Called when terminating an instance returned NotFound: either the cloud confirms that it has
     /// terminated, or the cloud does not know it, which is also the answer of a wrong account.
-    async fn confirm_terminated(&self, cluster: ClusterName, provider_id: ProviderId) -> Outcome {
+    async fn confirm_terminated(&self, provider_id: ProviderId) -> Outcome {
         match self.cloud.describe(instance_id(&provider_id)).await {
-            Ok(instance) if instance.state == InstanceState::Terminated => {
-                Ok(Some(Event::InstanceGone { cluster, provider_id }))
-            }
+            Ok(instance) if instance.state == InstanceState::Terminated => Ok(Some(Event::InstanceGone(provider_id))),
             Ok(_) => Err(retry("the cloud reported the instance as missing, but describes it as existing")),
-            Err(CloudError::NotFound { .. }) => {
-                Ok(Some(Event::Inspected { cluster, provider_id, found: Inspection::Unknown }))
-            }
+            Err(CloudError::NotFound { .. }) => Ok(Some(Event::Inspected { provider_id, found: Inspection::Unknown })),
             Err(error) => Err(retry_after(&error)),
         }
     }
@@ -603,10 +597,9 @@ fn log_launch(order: &LaunchOrder, LaunchOutcome { instance, unavailable }: &Lau
 }
 
 /// The event of a launch that produced an instance.
-fn launched(cluster: ClusterName, claim: ClaimName, attempt: u32, outcome: LaunchOutcome) -> Event {
+fn launched(claim: ClaimName, attempt: u32, outcome: LaunchOutcome) -> Event {
     let LaunchOutcome { instance, unavailable } = outcome;
     Event::Launched(Box::new(Launched {
-        cluster,
         claim,
         attempt,
         provider_id: instance.provider_id,
@@ -619,8 +612,7 @@ fn launched(cluster: ClusterName, claim: ClaimName, attempt: u32, outcome: Launc
 }
 
 fn launch_failed(order: &LaunchOrder, failure: LaunchFailure) -> Event {
-    let (cluster, claim) = (order.cluster.clone(), order.claim.clone());
-    Event::LaunchFailed { cluster, claim, attempt: order.attempt, failure }
+    Event::LaunchFailed { claim: order.claim.clone(), attempt: order.attempt, failure }
 }
 
 /// The definitive failure that a launch error proves. When an earlier call of the same attempt may

@@ -172,26 +172,23 @@ impl ClusterTask {
                 Next::End => break,
                 Next::Message(Message::Question(question)) => task.answer(question.subject),
                 Next::Message(Message::Lease(lease)) => task.cluster.replace_lease(lease),
-                Next::Message(Message::Input(ClusterInput::Event(event), _))
-                    if matches!(*event, Event::Listed { .. }) =>
-                {
+                Next::Message(Message::Input(listing @ ClusterInput::Event(Event::Listed(_)), _)) => {
                     let at = task.listing.take().map_or_else(|| Instant::now() + task.listing_delay, |(at, _)| at);
-                    task.listing = Some((at, ClusterInput::Event(event)));
+                    task.listing = Some((at, listing));
                 }
                 Next::Message(Message::Input(input, place)) => {
                     task.step(input).await;
                     drop(place);
                 }
                 Next::Planned(answer) => {
-                    let planned = Event::Planned(Box::new(answer));
-                    task.step(ClusterInput::Event(Box::new(planned))).await;
+                    task.step(ClusterInput::Event(Event::Planned(Box::new(answer)))).await;
                 }
                 Next::CallEnded(ended) => match ended? {
                     Input::CommandEnded { id, outcome, .. } => {
                         task.traces.end_command(id, &outcome, clock::now());
                         task.step(ClusterInput::CommandEnded { id, outcome }).await;
                     }
-                    Input::ClusterEvent(event) => task.step(ClusterInput::Event(event)).await,
+                    Input::ClusterEvent(event) => task.step(ClusterInput::Event(event.event)).await,
                     _ => {}
                 },
                 Next::Listing => {

@@ -77,7 +77,7 @@ fn kind_of(input: &Input) -> &'static str {
     match input {
         Input::Session(SessionEvent::HelloReceived(_)) => "hello",
         Input::Session(SessionEvent::HandshakeAbandoned { .. }) => "handshake_abandoned",
-        Input::Session(SessionEvent::ClusterEvent(_)) => "route_event",
+        Input::Session(SessionEvent::ClusterEvent(_) | SessionEvent::RegionEvent(_)) => "route_event",
         Input::LeaseAnswered { .. } => "lease",
         Input::CommandEnded { .. } => "route_command_outcome",
         Input::CloudEvents(_) => "cloud_events",
@@ -95,12 +95,12 @@ fn kind_of(input: &Input) -> &'static str {
 
 fn kind_of_cluster_input(input: &ClusterInput) -> &'static str {
     match input {
-        ClusterInput::Event(event) => match &**event {
-            Event::Observed { observation: Observation::Snapshot(_), .. } => "cluster_snapshot",
-            Event::Observed { .. } => "cluster_observation",
-            Event::InstructionAcked { .. } | Event::InstructionFailed { .. } => "cluster_instruction_answer",
+        ClusterInput::Event(event) => match event {
+            Event::Observed(Observation::Snapshot(_)) => "cluster_snapshot",
+            Event::Observed(_) => "cluster_observation",
+            Event::InstructionAcked(_) | Event::InstructionFailed { .. } => "cluster_instruction_answer",
             Event::Planned(_) => "cluster_plan",
-            Event::Listed { .. } => "cluster_instance_listing",
+            Event::Listed(_) => "cluster_instance_listing",
             _ => "cluster_event",
         },
         ClusterInput::CommandEnded { .. } => "cluster_command_outcome",

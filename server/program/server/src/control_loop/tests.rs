@@ -185,7 +185,7 @@ impl Fixture {
         // may be acquired between the two.
         let accepted = async {
             loop {
-                self.send(SessionEvent::ClusterEvent(Event::AgentConnected { cluster: cluster.into() })).await;
+                self.send(SessionEvent::ClusterEvent(Event::AgentConnected.of(cluster))).await;
                 self.send_snapshot(cluster, &format!("{cluster}-0")).await;
                 let seen = views.wait_for(|fleet: &Arc<views::FleetView>| {
                     fleet.clusters.get(cluster).is_some_and(|seen| seen.view.connected && seen.view.synced)
@@ -201,7 +201,7 @@ impl Fixture {
     /// The agent of `cluster` sends a snapshot with one pod.
     async fn send_snapshot(&self, cluster: &str, pod: &str) {
         let observation = Observation::Snapshot(Box::new(snapshot(pod)));
-        self.send(SessionEvent::ClusterEvent(Event::Observed { cluster: cluster.into(), observation })).await;
+        self.send(SessionEvent::ClusterEvent(Event::Observed(observation).of(cluster))).await;
     }
 
     /// Whether a NodeClaim is ordered in `cluster` in time.
@@ -331,7 +331,7 @@ async fn a_cluster_that_was_handed_over_and_acquired_again_has_a_task_again() {
     fixture.connect("blue").await;
     assert!(fixture.orders_within("blue", TIMEOUT).await);
     // Its agent connects to another replica, which requests the lease.
-    fixture.send(SessionEvent::ClusterEvent(Event::AgentDisconnected { cluster: "blue".into() })).await;
+    fixture.send(SessionEvent::ClusterEvent(Event::AgentDisconnected.of("blue"))).await;
     fixture.store.request_lease(&Scope::cluster("blue"), "another").await.unwrap();
     let mut views = fixture.views.clone();
     let lost = views.wait_for(|fleet| !fleet.clusters.contains_key("blue"));

@@ -106,7 +106,8 @@ fn word(output: &Output) -> String {
         },
         Output::Notify(SessionEvent::HelloReceived(greeting)) => format!("greeted {}", greeting.highest_epoch),
         Output::Notify(SessionEvent::HandshakeAbandoned { .. }) => "left".into(),
-        Output::Notify(SessionEvent::ClusterEvent(event)) => happening(event),
+        Output::Notify(SessionEvent::ClusterEvent(event)) => happening(&event.event),
+        Output::Notify(SessionEvent::RegionEvent(event)) => format!("{event:?}"),
         Output::Export(spans) => format!("export {}", spans.len()),
         Output::Close(_) => "close".into(),
     }
@@ -114,19 +115,19 @@ fn word(output: &Output) -> String {
 
 fn happening(event: &Event) -> String {
     match event {
-        Event::AgentConnected { .. } => "connected".into(),
-        Event::ClusterFactsReported { facts, refused, .. } => format!("facts {} {}", facts.endpoint, refused.len()),
-        Event::AgentDisconnected { .. } => "disconnected".into(),
-        Event::InstructionAcked { instruction, .. } => format!("acked {}", instruction.0),
+        Event::AgentConnected => "connected".into(),
+        Event::ClusterFactsReported { facts, refused } => format!("facts {} {}", facts.endpoint, refused.len()),
+        Event::AgentDisconnected => "disconnected".into(),
+        Event::InstructionAcked(instruction) => format!("acked {}", instruction.0),
         Event::InstructionFailed { instruction, .. } => format!("failed {}", instruction.0),
-        Event::Observed { observation: Observation::Snapshot(snapshot), .. } => {
+        Event::Observed(Observation::Snapshot(snapshot)) => {
             format!("snapshot of {}", size(snapshot))
         }
-        Event::Observed { observation: Observation::Upsert(object), .. } => match &**object {
+        Event::Observed(Observation::Upsert(object)) => match &**object {
             Object::Namespace(namespace) => format!("namespace {}", namespace.name),
             _ => "object".into(),
         },
-        Event::Observed { observation: Observation::Delete(Key::Namespace(name)), .. } => {
+        Event::Observed(Observation::Delete(Key::Namespace(name))) => {
             format!("no namespace {name}")
         }
         other => format!("{other:?}"),
@@ -533,14 +534,16 @@ fn clock_problems(taken_at: i64, later: i64) -> Vec<String> {
     let beat = v1::Heartbeat { last_sequence: 0, sent_at_ms: later };
     outputs.extend(handle(&mut session, connect_request::Message::Heartbeat(beat)));
     let word = |output| match output {
-        Output::Notify(SessionEvent::ClusterEvent(Event::Observed { observation, .. })) => match observation {
-            Observation::Snapshot(snapshot) => snapshot.problems.first().map(|problem| problem.reason.to_string()),
-            Observation::Upsert(object) => match *object {
-                Object::Problem(problem) => Some(problem.reason.to_string()),
-                other => panic!("{other:?}"),
-            },
-            Observation::Delete(key) => Some(format!("{key:?}")),
-        },
+        Output::Notify(SessionEvent::ClusterEvent(ClusterEvent { event: Event::Observed(observation), .. })) => {
+            match observation {
+                Observation::Snapshot(snapshot) => snapshot.problems.first().map(|problem| problem.reason.to_string()),
+                Observation::Upsert(object) => match *object {
+                    Object::Problem(problem) => Some(problem.reason.to_string()),
+                    other => panic!("{other:?}"),
+                },
+                Observation::Delete(key) => Some(format!("{key:?}")),
+            }
+        }
         other => panic!("{other:?}"),
     };
     outputs.into_iter().filter_map(word).collect()
@@ -571,7 +574,9 @@ fn pools_are_parsed_again_when_asked_and_only_those_that_differ_are_observed() {
     let mut session = Session::new("blue".into(), Settings::default(), Arc::default(), reader);
     let classes = |outputs: &[Output]| -> Vec<String> {
         let observed = outputs.iter().map(|output| match output {
-            Output::Notify(SessionEvent::ClusterEvent(Event::Observed { observation, .. })) => observation,
+            Output::Notify(SessionEvent::ClusterEvent(ClusterEvent {
+                event: Event::Observed(observation), ..
+            })) => observation,
             other => panic!("{other:?}"),
         });
         let pools = observed.map(|observation| match observation {

@@ -44,7 +44,7 @@ fn tick(controller: &mut SynchronousController, minutes: i64) -> Vec<CostInterva
 }
 
 fn confirm(controller: &mut SynchronousController, minutes: i64) {
-    controller.handle(Event::CostsRecorded { cluster: text("c") }, at(minutes));
+    controller.handle(Event::CostsRecorded, at(minutes));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn costs_are_written_every_half_hour_until_now() {
 #[test]
 fn a_machine_goes_on_costing_while_the_agent_is_away() {
     let mut controller = controller_with(one_machine_in_use());
-    let first = controller.handle(Event::AgentDisconnected { cluster: text("c") }, at(1));
+    let first = controller.handle(Event::AgentDisconnected, at(1));
     assert_eq!(brief(&written(&first)), [(0, 1, 333, true)]);
     confirm(&mut controller, 1);
     assert_eq!(brief(&tick(&mut controller, 32)), [(0, 32, 10_666, true)]);
@@ -76,11 +76,11 @@ fn a_successor_continues_what_was_written() {
     let mut controller = controller_with(one_machine_in_use());
     let last = tick(&mut controller, 10);
     let mut successor = SynchronousController::new(Settings::default(), one_machine);
-    successor.handle(Event::CostsLoaded { cluster: text("c"), last }, at(11));
-    successor.handle(Event::AgentConnected { cluster: text("c") }, at(12));
+    successor.handle(Event::CostsLoaded(last), at(11));
+    successor.handle(Event::AgentConnected, at(12));
     assert_eq!(tick(&mut successor, 24), [], "not all machines are known");
     let snapshot = Observation::Snapshot(Box::new(one_machine_in_use()));
-    successor.handle(Event::Observed { cluster: text("c"), observation: snapshot }, at(24));
+    successor.handle(Event::Observed(snapshot), at(24));
     // A gap of 14 minutes is used as before.
     let continued = tick(&mut successor, 34);
     assert_eq!(brief(&continued), [(0, 34, 11_333, true)]);
@@ -97,18 +97,18 @@ fn the_decision_that_removes_a_machine_is_written_with_its_end() {
         effects
     };
     let gone = Observation::Delete(Key::Pod(key("a")));
-    step(Event::Observed { cluster: text("c"), observation: gone }, 1);
+    step(Event::Observed(gone), 1);
     // Empty for 30 seconds at 1:30.
     let decision = step(Event::Tick, 2).iter().find_map(|effect| match effect {
         Effect::RecordDecision(decision) => Some(decision.id),
         _ => None,
     });
     let decision = decision.expect("the empty machine is removed");
-    let effects = step(Event::Recorded { decision }, 2);
+    let effects = step(Event::Recorded(decision), 2);
     let (drain, instruction) = instructions(&effects)[0];
     assert!(matches!(instruction, Instruction::Drain { .. }), "{instruction:?}");
-    step(Event::InstructionAcked { cluster: text("c"), instruction: drain }, 3);
-    step(Event::InstanceGone { cluster: text("c"), provider_id: text("aws:///z/i-m0") }, 4);
+    step(Event::InstructionAcked(drain), 3);
+    step(Event::InstanceGone(text("aws:///z/i-m0")), 4);
     // With a minute's delay at most, and not with the machines that run after half an hour: the next owner charges those.
     step(Event::Tick, 5);
     // $0.02 × 4 / 60; half of the first minute is useful, and nothing after it.

@@ -47,7 +47,7 @@ fn again() -> Outcome {
 }
 
 fn acked(id: u64) -> Event {
-    Event::InstructionAcked { cluster: text("c1"), instruction: InstructionId(id) }
+    Event::InstructionAcked(InstructionId(id))
 }
 
 #[test]
@@ -71,8 +71,7 @@ fn the_answer_of_an_agent_ends_its_instruction_once_and_sends_the_one_that_waite
     assert!(matches!(effect, Effect::Instruct { id: InstructionId(2), .. }), "{effect:?}");
     assert_eq!(executor.observe(&acked(1), Timestamp::from_millis(2)), None);
     assert_eq!(executor.pending_count(), 1);
-    let (cluster, instruction) = (text("c1"), InstructionId(2));
-    let failed = Event::InstructionFailed { cluster, instruction, reason: String::new(), unmet: false };
+    let failed = Event::InstructionFailed { instruction: InstructionId(2), reason: String::new(), unmet: false };
     assert_eq!(executor.observe(&failed, Timestamp::from_millis(3)), None);
     assert_eq!((executor.pending_count(), executor.next_wakeup()), (0, None));
 }
@@ -109,7 +108,7 @@ fn a_late_answer_counts_and_a_second_one_does_not() {
     let (id, _) = run(executor.start(launch("a"), Timestamp::from_millis(0)));
     executor.tick(Timestamp::from_millis(60_000));
     let failure = LaunchFailure::InsufficientCapacity { unavailable: Vec::new() };
-    let failed = Event::LaunchFailed { cluster: text("c1"), claim: text("a"), attempt: 1, failure };
+    let failed = Event::LaunchFailed { claim: text("a"), attempt: 1, failure };
     let outcome = || Ok(Some(failed.clone()));
     assert_eq!(executor.handle_outcome(id, outcome(), Timestamp::from_millis(60_100)), (Some(failed.clone()), None));
     assert_eq!(executor.handle_outcome(id, outcome(), Timestamp::from_millis(60_200)), (None, None));
@@ -141,7 +140,7 @@ fn an_instance_that_the_cloud_reported_gone_is_not_queried() {
     let mut executor = Executor::new(1);
     let (id, _) = run(executor.start(terminate("a"), Timestamp::from_millis(0)));
     executor.handle_outcome(id, Ok(None), Timestamp::from_millis(0));
-    let gone = Event::InstanceGone { cluster: text("c1"), provider_id: text("aws:///z/i-1") };
+    let gone = Event::InstanceGone(text("aws:///z/i-1"));
     assert_eq!(executor.observe(&gone, Timestamp::from_millis(1)), None);
     assert_eq!(executor.next_wakeup(), None);
 }

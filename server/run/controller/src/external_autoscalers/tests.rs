@@ -22,14 +22,14 @@ fn asked(input: &PlanningInput) -> PlanOutcome {
 
 fn controller(snapshot: ClusterSnapshot, settings: Settings) -> SynchronousController {
     let mut controller = SynchronousController::new(settings, asked);
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(0));
     observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
     controller.handle(Event::Tick, Timestamp::from_millis(1_000));
     controller
 }
 
 fn observe(controller: &mut SynchronousController, at: i64, observation: Observation) -> Vec<Effect> {
-    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(at))
+    controller.handle(Event::Observed(observation), Timestamp::from_millis(at))
 }
 
 /// The planner's last input, after a tick at `at`.

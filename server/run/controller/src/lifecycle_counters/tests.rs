@@ -49,26 +49,26 @@ fn what_was_there_before_is_no_creation_and_its_end_is_counted_with_its_reason()
     let mut controller = with_machine();
     assert_eq!(*counters(&controller), LifecycleCounters::default());
     let gone = Observation::Delete(Key::Pod(key("a")));
-    controller.handle(Event::Observed { cluster: text("c"), observation: gone }, at(60_000));
+    controller.handle(Event::Observed(gone), at(60_000));
     let effects = controller.handle(Event::Tick, at(120_000));
     let decision = effects.iter().find_map(|effect| match effect {
         Effect::RecordDecision(decision) => Some(decision.id),
         _ => None,
     });
-    let effects = controller.handle(Event::Recorded { decision: decision.expect("it is empty") }, at(120_000));
+    let effects = controller.handle(Event::Recorded(decision.expect("it is empty")), at(120_000));
     let (drain, _) = instructions(&effects)[0];
     let empty = || BTreeMap::from([(("empty", text::<PoolName>("p"), CapacityType::Spot), 1)]);
     assert_eq!(counters(&controller).disrupted, empty());
-    controller.handle(Event::InstructionAcked { cluster: text("c"), instruction: drain }, at(121_000));
+    controller.handle(Event::InstructionAcked(drain), at(121_000));
     assert_eq!(counters(&controller).nodes_drained, BTreeMap::from([(text::<PoolName>("p"), 1)]));
     let provider_id = text("aws:///z/i-m0");
-    let effects = controller.handle(Event::InstanceGone { cluster: text("c"), provider_id }, at(122_500));
+    let effects = controller.handle(Event::InstanceGone(provider_id), at(122_500));
     let (delete, instruction) = instructions(&effects)[0];
     assert!(matches!(instruction, Instruction::DeleteClaim { .. }), "{instruction:?}");
-    controller.handle(Event::InstructionAcked { cluster: text("c"), instruction: delete }, at(123_000));
+    controller.handle(Event::InstructionAcked(delete), at(123_000));
     for key in [Key::Claim(text("m0")), Key::Node(text("n-m0"))] {
         let observation = Observation::Delete(key);
-        controller.handle(Event::Observed { cluster: text("c"), observation }, at(123_500));
+        controller.handle(Event::Observed(observation), at(123_500));
     }
     let counters = counters(&controller);
     let place = (text::<PoolName>("p"), CapacityType::Spot, text::<Zone>("z"));

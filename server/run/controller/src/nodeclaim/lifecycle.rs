@@ -289,7 +289,7 @@ pub(crate) fn handle_launched(
     guardrails: &mut ClusterGuardrails,
     state: &mut CopyOnWrite<ClusterState>,
 ) {
-    let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable, image, .. } = launched;
+    let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable, image } = launched;
     let pool = claims.get(&claim).map(|machine| machine.pool().clone()).unwrap_or_default();
     let pool = state.pool(&pool).map(|record| &record.pool);
     let (mut facts, price) = order::launched_facts(pool, &provider_id, &instance_type, &zone, capacity_type);

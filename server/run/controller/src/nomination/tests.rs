@@ -72,7 +72,7 @@ impl Scenario {
         let (special, claims, nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut scenario =
             Self { controller, special, claims, nodes, now: 0, actions: Vec::new(), shows_nominations: true };
-        scenario.handle(Event::AgentConnected { cluster: text("c") });
+        scenario.handle(Event::AgentConnected);
         let snapshot = ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() };
         scenario.observe(Observation::Snapshot(Box::new(snapshot)));
         scenario
@@ -135,10 +135,7 @@ impl Scenario {
                 node.taints = vec![taint("startup")];
                 node.labels.insert(text(REGISTERED), text("true"));
             }),
-            "lost" => self.handle(Event::InstanceGone {
-                cluster: text("c"),
-                provider_id: ProviderId::from(format!("aws:///z/i-{name}")),
-            }),
+            "lost" => self.handle(Event::InstanceGone(ProviderId::from(format!("aws:///z/i-{name}")))),
             other => panic!("unknown step {other}"),
         }
     }
@@ -165,14 +162,14 @@ impl Scenario {
     }
 
     fn observe(&mut self, observation: Observation) {
-        self.handle(Event::Observed { cluster: text("c"), observation });
+        self.handle(Event::Observed(observation));
     }
 
     fn handle(&mut self, event: Event) {
         let effects = self.controller.handle(event, Timestamp::from_millis(self.now));
         for effect in effects {
             match effect {
-                Effect::RecordDecision(decision) => self.handle(Event::Recorded { decision: decision.id }),
+                Effect::RecordDecision(decision) => self.handle(Event::Recorded(decision.id)),
                 Effect::Launch(order) => self.launch(&order),
                 Effect::Instruct { id, instruction, .. } => self.instruct(id, *instruction),
                 _ => {}
@@ -183,7 +180,6 @@ impl Scenario {
     fn launch(&mut self, order: &LaunchOrder) {
         let letter = self.claims.iter().find(|(_, claim)| **claim == order.claim).map(|(letter, _)| *letter);
         self.handle(Event::Launched(Box::new(Launched {
-            cluster: text("c"),
             claim: order.claim.clone(),
             attempt: order.attempt,
             provider_id: ProviderId::from(format!("aws:///z/i-{}", letter.unwrap())),
@@ -222,7 +218,7 @@ impl Scenario {
             }
             _ => return,
         }
-        self.handle(Event::InstructionAcked { cluster: text("c"), instruction: id });
+        self.handle(Event::InstructionAcked(id));
     }
 }
 

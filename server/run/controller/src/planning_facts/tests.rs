@@ -1,6 +1,6 @@
 use super::*;
 use crate::guardrails::Freeze;
-use crate::{Event, RegionState, Settings};
+use crate::{Event, RegionEvent, RegionState, Settings};
 use cluster::testing::{claim, node, observe, pod, pool, text};
 use cluster::{ClusterSnapshot, Object, Observation};
 use model::ClusterName;
@@ -11,12 +11,11 @@ fn at(seconds: i64) -> Timestamp {
 
 fn controller(region: &Arc<RegionState>) -> ClusterController {
     let mut controller = ClusterController::new(ClusterName::from("prod"), Arc::clone(region));
-    let cluster = ClusterName::from("prod");
-    controller.handle(Event::AgentConnected { cluster: cluster.clone() }, at(0));
+    controller.handle(Event::AgentConnected, at(0));
     let (pools, claims, nodes) = (vec![pool()], vec![claim("m-1")], vec![node("m-1")]);
     let snapshot = ClusterSnapshot { pools, claims, nodes, ..ClusterSnapshot::default() };
     let observation = Observation::Snapshot(Box::new(snapshot));
-    controller.handle(Event::Observed { cluster, observation }, at(0));
+    controller.handle(Event::Observed(observation), at(0));
     controller
 }
 
@@ -38,7 +37,7 @@ fn freeze(cluster: Option<&str>, pool: Option<&str>) -> Freeze {
 }
 
 fn set_freezes(region: &RegionState, freezes: Vec<Freeze>) {
-    region.apply(Event::FreezesChanged { freezes }, at(1));
+    region.apply(RegionEvent::FreezesChanged(freezes), at(1));
 }
 
 fn facts(controller: &ClusterController) -> PlanningFacts {

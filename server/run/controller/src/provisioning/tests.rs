@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use super::pending_plan::KEEP_NODES_FOR;
 use crate::guardrails::{DisabledGuards, Freeze, Guard};
-use crate::testing::SynchronousController;
+use crate::testing::{Input, SynchronousController};
 use crate::tests::one_machine;
 use crate::unavailable_offerings::{OfferingKey, UnavailableOffering};
-use crate::{ClusterController, Decision, DecisionAnswer, Effect, Event, Settings};
+use crate::{ClusterController, Decision, DecisionAnswer, Effect, Event, RegionEvent, Settings};
 use cluster::testing::{bound_to, claim, key, node, pod, pool, text};
 use cluster::{ClusterSnapshot, Key, Object, Observation, PoolRecord};
 use model::resources::NODES;
 use model::{CapacityType, InstanceType, PodKey, Resources, SizeClass, Timestamp};
 
 fn observe(controller: &mut SynchronousController, at: i64, observation: Observation) -> Vec<Effect> {
-    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(at))
+    controller.handle(Event::Observed(observation), Timestamp::from_millis(at))
 }
 
 fn decisions(effects: &[Effect]) -> Vec<&Decision> {
@@ -37,7 +37,7 @@ fn asked(change: impl FnOnce(&mut Settings), pools: Vec<PoolRecord>) -> Synchron
     change(&mut settings);
     let mut controller = SynchronousController::new(settings, one_machine);
     controller.stalled = true;
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(0));
     let snapshot = ClusterSnapshot { pools, pods: vec![pod("a", 500), pod("b", 500)], ..ClusterSnapshot::default() };
     observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
     controller.handle(Event::Tick, Timestamp::from_millis(1_000));
@@ -75,10 +75,10 @@ fn gone(name: &str) -> Observation {
 #[test]
 fn handling_an_event_calls_no_planner() {
     let mut controller = ClusterController::new(text("c"), Arc::default());
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(0));
     let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
     let observation = Observation::Snapshot(Box::new(snapshot));
-    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(0));
+    controller.handle(Event::Observed(observation), Timestamp::from_millis(0));
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(1_000));
     assert!(decisions(&effects).is_empty());
     let asked = effects.into_iter().find_map(|effect| match effect {
@@ -152,13 +152,10 @@ fn a_pool_that_changed_or_was_frozen_or_unavailable_or_full_meanwhile_launches_n
         reason: text("r"),
     };
     let events = [
-        ("changed", Event::Observed { cluster: text("c"), observation: Observation::upsert(Object::Pool(changed)) }),
-        ("sold out", Event::OfferingsUnavailable { refusals: unavailable(180_000) }),
-        ("frozen", Event::FreezesChanged { freezes: vec![freeze] }),
-        (
-            "filled",
-            Event::Observed { cluster: text("c"), observation: Observation::upsert(Object::Claim(claim("m0"))) },
-        ),
+        ("changed", Input::from(Event::Observed(Observation::upsert(Object::Pool(changed))))),
+        ("sold out", RegionEvent::OfferingsUnavailable(unavailable(180_000)).into()),
+        ("frozen", RegionEvent::FreezesChanged(vec![freeze]).into()),
+        ("filled", Event::Observed(Observation::upsert(Object::Claim(claim("m0")))).into()),
     ];
     for (name, event) in events {
         let mut controller = asked(|_| {}, vec![limited()]);
@@ -185,9 +182,9 @@ fn a_plan_requested_before_a_takeover_changes_nothing() {
 
     let mut controller = plan_for_two();
     controller.release(&text("c"));
-    let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("u"), launches: Vec::new() };
+    let adopted = Event::LeaseAcquired { uid: text("u"), launches: Vec::new() };
     controller.handle(adopted, Timestamp::from_millis(1_200));
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(1_200));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(1_200));
     let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
     observe(&mut controller, 1_200, Observation::Snapshot(Box::new(snapshot)));
     controller.handle(Event::Tick, Timestamp::from_millis(2_200));
@@ -207,9 +204,9 @@ fn a_plan_requested_before_a_takeover_changes_nothing() {
 #[test]
 fn a_plan_that_arrives_while_the_agent_is_disconnected_is_made_again_after_its_snapshot() {
     let mut controller = plan_for_two();
-    controller.handle(Event::AgentDisconnected { cluster: text("c") }, Timestamp::from_millis(1_100));
+    controller.handle(Event::AgentDisconnected, Timestamp::from_millis(1_100));
     assert_eq!(instance(&controller.plan_waiting(Timestamp::from_millis(1_200))), "");
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(2_000));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(2_000));
     let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
     // From 2 pods to 1: too small a loss for quarantine.
     observe(&mut controller, 2_000, Observation::Snapshot(Box::new(snapshot)));
@@ -220,7 +217,7 @@ fn a_plan_that_arrives_while_the_agent_is_disconnected_is_made_again_after_its_s
 /// The cluster `c` with an empty machine `m0`, initialized at 0, and a plan requested at 29 s.
 fn empty_node_awaited(disabled_guards: DisabledGuards) -> SynchronousController {
     let mut controller = SynchronousController::with_disabled_guards(Settings::default(), one_machine, disabled_guards);
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(0));
     let snapshot = ClusterSnapshot {
         pools: vec![pool()],
         nodes: vec![node("m0")],
@@ -286,8 +283,8 @@ fn unschedulable_pods_do_not_starve_others() {
     // No offering is available before 5 s; b is planned nevertheless, and a again 10 s after its plan.
     controller.waiting.clear();
     controller.release(&text("c"));
-    controller.handle(Event::OfferingsUnavailable { refusals: unavailable(5_000) }, Timestamp::from_millis(1_000));
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(1_000));
+    controller.handle(RegionEvent::OfferingsUnavailable(unavailable(5_000)), Timestamp::from_millis(1_000));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(1_000));
     let snapshot =
         ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500), pod("b", 500)], ..ClusterSnapshot::default() };
     observe(&mut controller, 1_000, Observation::Snapshot(Box::new(snapshot)));
@@ -299,7 +296,7 @@ fn unschedulable_pods_do_not_starve_others() {
     // A launch of another replica succeeded.
     let cleared = |row| UnavailableOffering { failures: 0, version: 2, ..row };
     let refusals = unavailable(5_000).into_iter().map(cleared).collect();
-    controller.handle(Event::OfferingsUnavailable { refusals }, Timestamp::from_millis(5_000));
+    controller.handle(RegionEvent::OfferingsUnavailable(refusals), Timestamp::from_millis(5_000));
     controller.handle(Event::Tick, Timestamp::from_millis(12_100));
     assert_eq!(instance(&controller.plan_waiting(Timestamp::from_millis(12_100))), "default/a");
     assert_eq!(instance(&controller.plan_waiting(Timestamp::from_millis(12_200))), "default/b");
@@ -308,10 +305,10 @@ fn unschedulable_pods_do_not_starve_others() {
 #[test]
 fn a_plan_that_takes_minutes_delays_no_other_cluster() {
     let mut controller = plan_for_two();
-    controller.handle(Event::AgentConnected { cluster: text("d") }, Timestamp::from_millis(1_500));
+    controller.handle(Event::AgentConnected.of("d"), Timestamp::from_millis(1_500));
     let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("x", 500)], ..ClusterSnapshot::default() };
     let observation = Observation::Snapshot(Box::new(snapshot));
-    controller.handle(Event::Observed { cluster: text("d"), observation }, Timestamp::from_millis(1_500));
+    controller.handle(Event::Observed(observation).of("d"), Timestamp::from_millis(1_500));
     controller.handle(Event::Tick, Timestamp::from_millis(2_500));
     assert_eq!(controller.waiting.len(), 2);
     controller.waiting.swap(0, 1);

@@ -71,18 +71,16 @@ fn a_change_of_the_fleet_limits_changes_the_version_once() {
     let before = region.limits_version();
     let freeze = || {
         let (by, reason, until) = ("op".into(), "test".into(), Some(at(5_000)));
-        Event::FreezesChanged {
-            freezes: vec![Freeze {
-                id: 1,
-                cluster: None,
-                pool: None,
-                only_disruption: false,
-                by,
-                reason,
-                since: at(1_000),
-                until,
-            }],
-        }
+        RegionEvent::FreezesChanged(vec![Freeze {
+            id: 1,
+            cluster: None,
+            pool: None,
+            only_disruption: false,
+            by,
+            reason,
+            since: at(1_000),
+            until,
+        }])
     };
     region.apply(freeze(), at(1_000));
     assert_eq!(region.limits_version(), before + 1);

@@ -48,7 +48,7 @@ impl Fixture {
         let controller = SynchronousController::new(settings, planner);
         let mut world =
             Self { controller, written: Vec::new(), events: Vec::new(), unanswered: Vec::new(), mute: false };
-        world.handle(0, Event::AgentConnected { cluster: text("c") });
+        world.handle(0, Event::AgentConnected);
         world.observe(0, Observation::Snapshot(Box::new(snapshot)));
         world
     }
@@ -71,15 +71,14 @@ impl Fixture {
             self.unanswered.extend(instructions);
         } else {
             for instruction in instructions {
-                self.controller
-                    .handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp::from_millis(at));
+                self.controller.handle(Event::InstructionAcked(instruction), Timestamp::from_millis(at));
             }
         }
         effects
     }
 
     fn observe(&mut self, at: i64, observation: Observation) {
-        self.handle(at, Event::Observed { cluster: text("c"), observation });
+        self.handle(at, Event::Observed(observation));
     }
 
     fn tick(&mut self, at: i64) -> Vec<Effect> {
@@ -183,12 +182,8 @@ fn an_object_has_one_write_in_flight_and_a_failed_one_is_retried_a_minute_later(
     let (count, first) = (world.written.len(), world.unanswered[0]);
     world.observe(20_000, Observation::upsert(Object::Claim(ClaimRecord { ours: false, ..claim("x1") })));
     assert_eq!(world.written.len(), count, "the first is not answered yet");
-    let failed = Event::InstructionFailed {
-        cluster: text("c"),
-        instruction: first,
-        reason: "the API server is away".to_owned(),
-        unmet: false,
-    };
+    let failed =
+        Event::InstructionFailed { instruction: first, reason: "the API server is away".to_owned(), unmet: false };
     world.handle(30_000, failed);
     assert_eq!(world.written.len(), count);
     assert_eq!(world.controller.next_wakeup(), Some(Timestamp::from_millis(90_000)));
@@ -302,7 +297,7 @@ fn a_class_that_is_deleted_stays_until_its_last_node_claim_is_gone() {
     assert!(world.reasons().contains(&"WaitingOnNodeClaimTermination"));
     // Its instance ends first: a NodeClaim deleted before it still counts as long as the instance
     // exists.
-    world.handle(3_000, Event::InstanceGone { cluster: text("c"), provider_id: text("aws:///z/i-m0") });
+    world.handle(3_000, Event::InstanceGone(text("aws:///z/i-m0")));
     world.observe(3_000, Observation::Delete(cluster::Key::Claim(text("m0"))));
     world.tick(4_000);
     assert_eq!(last(&world), Some((None, Some("karpenter.k8s.aws/termination"))));
@@ -429,10 +424,7 @@ fn a_deleted_pool_launches_nothing_and_its_claims_are_removed_by_garbage_collect
     world.observe(3_000, Observation::Delete(cluster::Key::Pool(text("p"))));
     let effects = world.handle(
         4_000,
-        Event::Observed {
-            cluster: text("c"),
-            observation: Observation::upsert(Object::Claim(ClaimRecord { deleting: true, ..claim("m0") })),
-        },
+        Event::Observed(Observation::upsert(Object::Claim(ClaimRecord { deleting: true, ..claim("m0") }))),
     );
     let drains = |effect: &Effect| matches!(effect, Effect::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }));
     assert!(effects.iter().any(drains), "{effects:?}");
@@ -480,7 +472,7 @@ fn a_failed_write_of_an_initialized_machine_is_retried_although_it_is_checked_ra
     let before = writes(&world);
     for instruction in std::mem::take(&mut world.unanswered) {
         let reason = "the API server is away".to_owned();
-        world.handle(42_000, Event::InstructionFailed { cluster: text("c"), instruction, reason, unmet: false });
+        world.handle(42_000, Event::InstructionFailed { instruction, reason, unmet: false });
     }
     world.tick(101_999);
     assert_eq!(writes(&world), before, "a minute after 42 s");
@@ -577,7 +569,7 @@ fn a_pod_event_whose_write_failed_is_written_later() {
     assert_eq!(pod_events(&mut world, 100..103, |second| second == 100), [(100, 100)]);
     for instruction in std::mem::take(&mut world.unanswered) {
         let reason = "the API server is away".to_owned();
-        world.handle(103_000, Event::InstructionFailed { cluster: text("c"), instruction, reason, unmet: false });
+        world.handle(103_000, Event::InstructionFailed { instruction, reason, unmet: false });
     }
     world.mute = false;
     let written = |world: &Fixture| world.written.iter().filter(|(_, patch)| patch.last_pod_event.is_some()).count();

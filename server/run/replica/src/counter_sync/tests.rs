@@ -32,7 +32,7 @@ fn rows(update: &CounterUpdate) -> Vec<(i64, i64, i64)> {
 
 fn finish(counter_sync: &mut CounterSync, update: Option<&CounterUpdate>) {
     let event = counter_sync.finish_sync(update, Ok(RemoteCounters::default()), Timestamp::from_millis(0));
-    assert_eq!(event, Some(Event::RemoteCounters { machines: 0, parts: Vec::new() }));
+    assert_eq!(event, Some(RegionEvent::RemoteCounters { machines: 0, parts: Vec::new() }));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn buckets_outside_the_window_are_not_written_and_a_store_failure_changes_nothin
         (Timestamp::from_millis(620_000), LocalCounters::default()),
     ];
     let event = counter_sync.finish_sync(None, Ok(answer), Timestamp::from_millis(620_000));
-    assert_eq!(event, Some(Event::RemoteCounters { machines: 9, parts }));
+    assert_eq!(event, Some(RegionEvent::RemoteCounters { machines: 9, parts }));
 }
 
 /// Why removals are stopped in `blue`, on a replica that has read so many failed launches of other

@@ -63,8 +63,8 @@ fn a_cluster_without_holds_is_told_so() {
     let events = changed_events(&live, ["blue".into(), "green".into()], Timestamp::from_millis(0));
     let told: Vec<(String, u64, usize)> = events
         .iter()
-        .map(|event| match event {
-            Event::HoldsChanged { cluster, read, holds } => (cluster.to_string(), *read, holds.len()),
+        .map(|ClusterEvent { cluster, event }| match event {
+            Event::HoldsChanged { read, holds } => (cluster.to_string(), *read, holds.len()),
             other => panic!("{other:?}"),
         })
         .collect();

@@ -26,10 +26,10 @@ fn acquire(replica: &mut Replica, cluster: &str, now: i64) {
     let answer = Ok(LeaseOutcome::Granted { lease: lease(cluster), open: Box::default() });
     let input = Input::LeaseAnswered { cluster: cluster.into(), answer, past: Vec::new(), moves: Vec::new() };
     replica.handle(input, at(now));
-    tell(replica, Event::AgentConnected { cluster: cluster.into() }, now);
+    tell(replica, Event::AgentConnected.of(cluster), now);
 }
 
-fn tell(replica: &mut Replica, event: Event, now: i64) -> Vec<Output> {
+fn tell(replica: &mut Replica, event: ClusterEvent, now: i64) -> Vec<Output> {
     replica.handle(Input::Session(SessionEvent::ClusterEvent(event)), at(now))
 }
 
@@ -43,7 +43,7 @@ fn snapshot_of(replica: &mut Replica, cluster: &str, machines: &[&str], now: i64
     let (claims, nodes) = machines.iter().map(|name| machine(name)).unzip();
     let snapshot = ClusterSnapshot { claims, nodes, ..ClusterSnapshot::default() };
     let observation = Observation::Snapshot(Box::new(snapshot));
-    tell(replica, Event::Observed { cluster: cluster.into(), observation }, now);
+    tell(replica, Event::Observed(observation).of(cluster), now);
 }
 
 fn machine(name: &str) -> (ClaimRecord, NodeRecord) {
@@ -111,7 +111,7 @@ fn with_answers(replica: &mut Replica, mut outputs: Vec<Output>, now: i64) -> Ve
         let Output::Call(Call::RunCommand { command: Command { id, effect, .. }, .. }) = output else { continue };
         let Effect::ConfirmNotices { cluster, notices } = effect else { continue };
         let answer = NoticeAnswer::Shown(notices.iter().cloned().collect());
-        let event = Event::NoticesAnswered { cluster: cluster.clone(), asked: notices.clone(), answer };
+        let event = Event::NoticesAnswered { asked: notices.clone(), answer };
         let ended = Input::CommandEnded { cluster: cluster.clone(), id: *id, outcome: Ok(Some(event)) };
         outputs.extend(replica.handle(ended, at(now)));
     }

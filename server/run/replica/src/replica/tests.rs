@@ -3,7 +3,7 @@ use std::time::Duration;
 use agent_session::{AgentHello, SessionEvent};
 use cluster::Observation;
 use controller::executor::CommandId;
-use controller::{Event, Settings};
+use controller::{ClusterEvent, Event, Settings};
 
 use super::*;
 use crate::Call;
@@ -31,11 +31,11 @@ fn replica() -> Replica {
     let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
     replica.handle(Input::LeaseAnswered { cluster, answer, past: Vec::new(), moves: Vec::new() }, now);
     replica.handle(Input::RegionLeaseAnswered(granted(region())), now);
-    happens(&mut replica, Event::AgentConnected { cluster: "blue".into() }, 0);
+    happens(&mut replica, Event::AgentConnected.of("blue"), 0);
     replica
 }
 
-fn happens(replica: &mut Replica, event: Event, at: i64) -> Vec<Output> {
+fn happens(replica: &mut Replica, event: ClusterEvent, at: i64) -> Vec<Output> {
     replica.handle(Input::Session(SessionEvent::ClusterEvent(event)), Timestamp::from_millis(at))
 }
 
@@ -56,13 +56,13 @@ fn a_requested_cluster_is_handed_over_shortly_after_its_agent_disconnects() {
     let cluster = || ClusterName::from("blue");
     let mut replica = replica();
     assert!(!is_handed_over(&mut replica, blue(), 600_000), "its agent is connected here");
-    happens(&mut replica, Event::AgentDisconnected { cluster: cluster() }, 700_000);
+    happens(&mut replica, Event::AgentDisconnected.of(cluster()), 700_000);
     // 700,000 + 500.
     assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(700_500)));
     assert!(!releases_lease(&replica.handle(Input::Time, Timestamp::from_millis(700_499))), "it may reconnect");
-    happens(&mut replica, Event::AgentConnected { cluster: cluster() }, 700_499);
+    happens(&mut replica, Event::AgentConnected.of(cluster()), 700_499);
     assert!(!releases_lease(&replica.handle(Input::Time, Timestamp::from_millis(710_000))), "it reconnected");
-    happens(&mut replica, Event::AgentDisconnected { cluster: cluster() }, 710_000);
+    happens(&mut replica, Event::AgentDisconnected.of(cluster()), 710_000);
     assert!(releases_lease(&replica.handle(Input::Time, Timestamp::from_millis(710_500))));
     assert!(!is_handed_over(&mut replica, blue(), 710_501), "it has another owner");
 }
@@ -76,7 +76,7 @@ fn a_lease_request_from_before_the_agent_reconnected_is_discarded() {
         Input::LeaseAnswered { cluster, answer, past: Vec::new(), moves: Vec::new() },
         Timestamp::from_millis(2_000),
     );
-    happens(&mut replica, Event::AgentDisconnected { cluster: "blue".into() }, 3_000);
+    happens(&mut replica, Event::AgentDisconnected.of("blue"), 3_000);
     assert!(!releases_lease(&replica.handle(Input::Time, Timestamp::from_millis(60_000))));
 }
 
@@ -128,8 +128,8 @@ fn a_replica_that_lost_its_leases_refuses_the_agent_and_stops_listing_at_the_clo
     // Later events of its agent and the cloud are ignored, and no cluster without an owner is
     // published.
     let cluster = || ClusterName::from("blue");
-    happens(&mut replica, Event::AgentDisconnected { cluster: cluster() }, 1_500);
-    let gone = Event::InstanceGone { cluster: cluster(), provider_id: "aws:///z/i-1".into() };
+    happens(&mut replica, Event::AgentDisconnected.of(cluster()), 1_500);
+    let gone = Event::InstanceGone("aws:///z/i-1".into()).of(cluster());
     assert!(happens(&mut replica, gone, 1_500).is_empty());
     assert_eq!(replica.clusters().count(), 0);
     let listing = replica.handle(Input::ListingDue, Timestamp::from_millis(2_000));
@@ -139,7 +139,7 @@ fn a_replica_that_lost_its_leases_refuses_the_agent_and_stops_listing_at_the_clo
 #[test]
 fn operator_events_of_clusters_owned_by_other_replicas_are_ignored() {
     let mut replica = replica();
-    assert!(happens(&mut replica, Event::QuarantineReleased { cluster: "green".into() }, 1_000).is_empty());
+    assert!(happens(&mut replica, Event::QuarantineReleased.of("green"), 1_000).is_empty());
     let known: Vec<&ClusterName> = replica.clusters().map(|(cluster, _)| cluster).collect();
     assert_eq!(known, [&ClusterName::from("blue")]);
 }
@@ -238,10 +238,10 @@ fn clusters_are_admitted_one_after_the_other_and_none_is_dropped() {
     let answer = granted(Scope::cluster("b"));
     let leased = Input::LeaseAnswered { cluster: names[1].clone(), answer, past: Vec::new(), moves: Vec::new() };
     assert!(leased_by(replica.handle(leased, Timestamp::from_millis(20))).is_empty());
-    let connected = happens(&mut replica, Event::AgentConnected { cluster: names[1].clone() }, 30);
+    let connected = happens(&mut replica, Event::AgentConnected.of(names[1].clone()), 30);
     assert!(leased_by(connected).is_empty());
     let observation = Observation::Snapshot(Box::default());
-    let seen = happens(&mut replica, Event::Observed { cluster: names[1].clone(), observation }, 40);
+    let seen = happens(&mut replica, Event::Observed(observation).of(names[1].clone()), 40);
     assert_eq!(leased_by(seen), names[2..3]);
     // c disconnects before it is answered.
     let left = Input::Session(SessionEvent::HandshakeAbandoned { cluster: names[2].clone() });
@@ -290,7 +290,7 @@ fn an_agent_without_a_snapshot_delays_others_for_ten_seconds() {
         Input::LeaseAnswered { cluster: "a".into(), answer, past: Vec::new(), moves: Vec::new() },
         Timestamp::from_millis(1_000),
     );
-    happens(&mut replica, Event::AgentConnected { cluster: "a".into() }, 2_000);
+    happens(&mut replica, Event::AgentConnected.of("a"), 2_000);
     // 2,000 + 10,000.
     assert!(replica.next_wakeup().is_some_and(|due| due <= Timestamp::from_millis(12_000)));
     assert!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(11_999))).is_empty());
@@ -334,9 +334,7 @@ fn a_listing_is_processed_by_every_cluster_that_is_still_owned() {
     let delivered: Vec<&ClusterName> = steps
         .iter()
         .filter_map(|step| match step {
-            Step::Deliver(cluster, ClusterInput::Event(event)) if matches!(**event, Event::Listed { .. }) => {
-                Some(cluster)
-            }
+            Step::Deliver(cluster, ClusterInput::Event(Event::Listed(_))) => Some(cluster),
             _ => None,
         })
         .collect();

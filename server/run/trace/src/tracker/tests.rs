@@ -98,7 +98,6 @@ fn command(id: u64, effect: Effect) -> Command {
 
 fn launched(claim: &str) -> Outcome {
     Ok(Some(Event::Launched(Box::new(Launched {
-        cluster: "blue".into(),
         claim: claim.into(),
         attempt: 1,
         provider_id: INSTANCE.into(),
@@ -115,11 +114,11 @@ fn tracker() -> Tracker {
 }
 
 fn acked(id: u64) -> Event {
-    Event::InstructionAcked { cluster: "blue".into(), instruction: InstructionId(id) }
+    Event::InstructionAcked(InstructionId(id))
 }
 
 fn observed(object: Object) -> Event {
-    Event::Observed { cluster: "blue".into(), observation: Observation::upsert(object) }
+    Event::Observed(Observation::upsert(object))
 }
 
 fn node(ready: bool) -> Event {
@@ -160,7 +159,7 @@ fn with_a_launch() -> Tracker {
     let mut tracker = tracker();
     tracker.observe(&observed(Object::Pod(pod("a", None))), at(1_400));
     assert!(tracker.begin_call(&command(1, decision(7, vec![machine("c1", &["a"])], &[])), at(2_000)).is_some());
-    tracker.end_call(CommandId(1), &Ok(Some(Event::Recorded { decision: DecisionId(7) })), at(2_010));
+    tracker.end_call(CommandId(1), &Ok(Some(Event::Recorded(DecisionId(7)))), at(2_010));
     tracker.instruct(InstructionId(10), &create("c1"), at(2_020));
     tracker.observe(&acked(10), at(2_050));
     assert!(tracker.begin_call(&command(2, Effect::Launch(Box::new(order("c1")))), at(2_060)).is_some());
@@ -236,7 +235,7 @@ fn a_removal_is_one_trace_until_its_nodeclaim_is_deleted() {
         assert!(tracker.begin_call(&command(id, terminate.clone()), at(begun)).is_some());
         tracker.end_call(CommandId(id), &Ok(None), at(begun + 10));
     }
-    tracker.observe(&Event::InstanceGone { cluster: "blue".into(), provider_id: provider_id.clone() }, at(65_000));
+    tracker.observe(&Event::InstanceGone(provider_id.clone()), at(65_000));
     let (node, reason) = (Some("n1".into()), Text::default());
     tracker.instruct(InstructionId(21), &Instruction::DeleteClaim { claim, node, provider_id, reason }, at(65_010));
     tracker.observe(&acked(21), at(65_100));
@@ -272,7 +271,7 @@ fn the_next_owner_continues_the_trace_of_a_recorded_launch() {
         state: controller::LaunchState::Open,
         planned: Some(Box::new(planned)),
     };
-    let acquired = Event::LeaseAcquired { cluster: "blue".into(), uid: "u".into(), launches: vec![launch] };
+    let acquired = Event::LeaseAcquired { uid: "u".into(), launches: vec![launch] };
     tracker.observe(&acquired, at(5_000));
     let context = tracker.begin_call(&command(1, Effect::Launch(Box::new(order("c1")))), at(6_000)).unwrap();
     assert_eq!(context.trace(), SpanContext::of_decision(&"blue".into(), 7, at(2_000)).trace());

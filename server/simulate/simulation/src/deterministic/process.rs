@@ -10,7 +10,7 @@ use std::time::Duration;
 use cluster::Observation;
 use controller::executor::CommandId;
 use controller::guardrails::settings::CircuitBreakerRule;
-use controller::{Decision, Effect, Event, NewPlanner, PlanRequest, PlanWorker};
+use controller::{ClusterEvent, Decision, Effect, Event, NewPlanner, PlanRequest, PlanWorker, RegionEvent};
 use model::{ClusterName, LaunchFailure, Millis, Timestamp};
 
 use super::environment::{LaunchEnd, ProcessId};
@@ -259,7 +259,7 @@ impl Server {
             }
             ProcessMessage::FreezesChanged => self.read_freezes(events),
             ProcessMessage::QuarantineReleased { cluster } => {
-                let event = SessionEvent::ClusterEvent(Event::QuarantineReleased { cluster });
+                let event = SessionEvent::ClusterEvent(Event::QuarantineReleased.of(cluster));
                 self.handle_input(Input::Session(event), clock, offset_ms, events);
             }
             ProcessMessage::PollCloud => self.handle_input(Input::CloudPoll, clock, offset_ms, events),
@@ -324,7 +324,7 @@ impl Server {
                     let snapshot_of = snapshot_cluster(&event);
                     self.handle_input(Input::Session(event), clock, offset_ms, events);
                     if let Some(cluster) = snapshot_of.filter(|_| self.confirms_snapshots) {
-                        let confirmed = SessionEvent::ClusterEvent(Event::QuarantineReleased { cluster });
+                        let confirmed = SessionEvent::ClusterEvent(Event::QuarantineReleased.of(cluster));
                         self.handle_input(Input::Session(confirmed), clock, offset_ms, events);
                     }
                 }
@@ -507,9 +507,10 @@ impl Server {
     fn plan(&mut self, request: PlanRequest, events: &mut EventQueue) {
         let sleep = events.environment.clock_source.sleep(events.environment.planning_ms(&request.cluster));
         let answer = Box::new(self.worker.answer(request));
+        let cluster = answer.request.cluster.clone();
         self.spawn_task(events, async move {
             sleep.await;
-            Input::ClusterEvent(Box::new(Event::Planned(answer)))
+            Input::ClusterEvent(Event::Planned(answer).of(cluster))
         });
     }
 
@@ -520,7 +521,7 @@ impl Server {
                 self.tasks.remove(&task);
                 self.record_outcome(&input, events);
                 self.ready |=
-                    matches!(&input, Input::Session(SessionEvent::ClusterEvent(Event::FreezesChanged { .. })));
+                    matches!(&input, Input::Session(SessionEvent::RegionEvent(RegionEvent::FreezesChanged(_))));
                 self.handle_input(input, clock, offset_ms, events);
             }
             Err(at) => {
@@ -548,7 +549,7 @@ fn fence(machine: &Process, off: Option<Guard>, events: &EventQueue) -> Fence {
 /// The cluster of which `event` is a snapshot.
 fn snapshot_cluster(event: &SessionEvent) -> Option<ClusterName> {
     match event {
-        SessionEvent::ClusterEvent(Event::Observed { cluster, observation: Observation::Snapshot(_) }) => {
+        SessionEvent::ClusterEvent(ClusterEvent { cluster, event: Event::Observed(Observation::Snapshot(_)) }) => {
             Some(cluster.clone())
         }
         _ => None,

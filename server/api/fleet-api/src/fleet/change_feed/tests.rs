@@ -6,14 +6,14 @@ use store::lease::Scope;
 use store::memory::MemoryStore;
 use store::offerings::{OfferingChange, OfferingKey, OfferingRow};
 
-async fn next(events: &mut mpsc::Receiver<Delivery>) -> Event {
+async fn next(events: &mut mpsc::Receiver<Delivery>) -> RegionEvent {
     let event = tokio::time::timeout(Duration::from_secs(30), events.recv()).await.unwrap().unwrap().event;
-    let SessionEvent::ClusterEvent(event) = event else { panic!("{event:?}") };
+    let SessionEvent::RegionEvent(event) = event else { panic!("{event:?}") };
     event
 }
 
 async fn frozen(events: &mut mpsc::Receiver<Delivery>) -> Vec<String> {
-    let Event::FreezesChanged { freezes } = next(events).await else { panic!("another topic") };
+    let RegionEvent::FreezesChanged(freezes) = next(events).await else { panic!("another topic") };
     freezes.iter().map(ToString::to_string).collect()
 }
 
@@ -55,7 +55,7 @@ async fn refused_offerings_and_their_successes_reach_every_replica_and_later_one
     let scope = Scope::Region { account: "123".to_owned(), region: "here".to_owned() };
     let topic = || Topic::Offerings { scope: scope.clone() };
     let mut replica = followed(topic(), &store, &stop);
-    assert_eq!(next(&mut replica).await, Event::OfferingsUnavailable { refusals: Vec::new() });
+    assert_eq!(next(&mut replica).await, RegionEvent::OfferingsUnavailable(Vec::new()));
     let now = clock::now().as_millis();
     let row = |capacity_type: &str, account: Option<&str>| OfferingRow {
         key: OfferingKey {
@@ -73,12 +73,12 @@ async fn refused_offerings_and_their_successes_reach_every_replica_and_later_one
     };
     let refused = |row| OfferingChange::Refused(row);
     store.change_offerings("elsewhere", &[refused(row("spot", None))]).await.unwrap();
-    assert_eq!(next(&mut replica).await, Event::OfferingsUnavailable { refusals: Vec::new() });
+    assert_eq!(next(&mut replica).await, RegionEvent::OfferingsUnavailable(Vec::new()));
     // A capacity type that this version does not know, and the quota of another account.
     let other = [row("barter", None), row("on-demand", Some("456")), row("spot", None)];
     store.change_offerings("here", &other.map(refused)).await.unwrap();
     let read = async |replica: &mut mpsc::Receiver<Delivery>| {
-        let Event::OfferingsUnavailable { refusals } = next(replica).await else { panic!("another event") };
+        let RegionEvent::OfferingsUnavailable(refusals) = next(replica).await else { panic!("another event") };
         let [only] = refusals.try_into().expect("one offering");
         only
     };
@@ -105,7 +105,7 @@ async fn a_quarantine_release_is_received_once_and_not_by_later_replicas() {
     let mut topic = Topic::Releases { known: None };
     assert!(topic.read(&*store).await.unwrap().is_empty(), "it is older than the feed");
     assert!(store.release_quarantine("blue", "alice").await.unwrap());
-    let expected = vec![SessionEvent::ClusterEvent(Event::QuarantineReleased { cluster: "blue".into() })];
+    let expected = vec![SessionEvent::ClusterEvent(Event::QuarantineReleased.of("blue"))];
     assert_eq!(topic.read(&*store).await.unwrap(), expected);
     assert!(topic.read(&*store).await.unwrap().is_empty());
 }
@@ -118,7 +118,7 @@ async fn a_confirmation_is_received_once_and_not_by_later_replicas() {
     let mut topic = Topic::Confirmations { known: None };
     assert!(topic.read(&*store).await.unwrap().is_empty(), "it is older than the feed");
     assert!(store.confirm_removals("blue", "alice").await.unwrap());
-    let expected = vec![SessionEvent::ClusterEvent(Event::RemovalsConfirmed { cluster: "blue".into() })];
+    let expected = vec![SessionEvent::ClusterEvent(Event::RemovalsConfirmed.of("blue"))];
     assert_eq!(topic.read(&*store).await.unwrap(), expected);
     assert!(topic.read(&*store).await.unwrap().is_empty());
 }

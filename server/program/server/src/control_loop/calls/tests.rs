@@ -25,7 +25,7 @@ fn a_launch_event_contains_the_unavailable_options() {
         details: InstanceDetails::default(),
     };
     let unavailable = vec![RefusedOption::without_capacity("t.2".into(), "y".into())];
-    let event = launched("c1".into(), "a".into(), 1, LaunchOutcome { instance, unavailable: unavailable.clone() });
+    let event = launched("a".into(), 1, LaunchOutcome { instance, unavailable: unavailable.clone() });
     let Event::Launched(launched) = event else { panic!("{event:?}") };
     assert_eq!((&**launched.instance_type, &**launched.zone), ("t.4", "z"));
     assert_eq!(launched.unavailable, unavailable);

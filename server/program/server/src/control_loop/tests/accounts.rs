@@ -1,5 +1,6 @@
 //! Two accounts and regions in one process, on one store, with one lease owner.
 
+use controller::RegionEvent;
 use controller::guardrails::Freeze;
 use controller::guardrails::GuardrailSettings;
 use controller::guardrails::settings::{Bound, RateLimitRule};
@@ -190,7 +191,7 @@ async fn a_freeze_of_the_fleet_holds_both_accounts_before_any_agent_connects() {
         until: None,
     };
     let loops = server.accounts.each_ref().map(|fixture| fixture.events.clone());
-    let frozen = SessionEvent::ClusterEvent(Event::FreezesChanged { freezes: vec![freeze] });
+    let frozen = SessionEvent::RegionEvent(RegionEvent::FreezesChanged(vec![freeze]));
     assert!(fleet_api::fleet::change_feed::send_to_all(&loops, &frozen).await);
     for (fixture, cluster) in server.accounts.iter().zip(["a", "b"]) {
         fixture.connect(cluster).await;

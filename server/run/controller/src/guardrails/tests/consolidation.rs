@@ -11,7 +11,7 @@ use crate::disruption_allowance::DisruptionShare;
 use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::provisioning::PlanNumber;
 use crate::search_allowance::{SearchDemand, SearchSettings};
-use crate::{DecisionReason, Event, OutgoingNode, Settings};
+use crate::{DecisionReason, OutgoingNode, RegionEvent, Settings};
 use cluster::testing::{bound_to, claim, key, labels, pod, pool, pool_with, text};
 use cluster::{ClusterSnapshot, DoNotDisrupt, Key, Object, PodBudgetRecord, PodRecord, PoolRecord};
 use model::disruption_policy::{BudgetLimit, ConsolidationPolicy};
@@ -319,11 +319,11 @@ fn nothing_moves_for_less_than_the_savings_that_are_required() {
 fn a_freeze_blocks_consolidation_until_it_ends() {
     let freeze = freeze(Some("c"), None, None);
     let mut world = Fixture::consolidating(DisabledGuards::default(), |_| {});
-    world.handle(Event::FreezesChanged { freezes: vec![freeze] });
+    world.handle(RegionEvent::FreezesChanged(vec![freeze]));
     world.connect("c", dear());
     world.run_to(120_000);
     assert_eq!((launched(&world), drained(&world)), (vec![], vec![]));
-    world.handle(Event::FreezesChanged { freezes: Vec::new() });
+    world.handle(RegionEvent::FreezesChanged(Vec::new()));
     world.run_to(600_000);
     assert_eq!((launched(&world).len(), drained(&world).len()), (1, 1));
 }

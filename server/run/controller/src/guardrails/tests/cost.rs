@@ -6,8 +6,8 @@
 use cost::{CostCause, CostParts};
 
 use super::fixture::{Fixture, freeze, real, snapshot};
-use crate::Event;
 use crate::guardrails::DisabledGuards;
+use crate::{Event, RegionEvent};
 use cluster::testing::{bound_to, pod, pool_with, text};
 use cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodRecord};
 use model::disruption_policy::{BudgetLimit, ConsolidationPolicy};
@@ -59,7 +59,7 @@ fn free_room_that_something_keeps_is_blocked() {
     unplanned.connect("c", two(500));
     unplanned.run_to(60_000);
     assert_eq!(cost(&unplanned, "m0"), [QUARTER, (CostCause::Unexplained, 15_000)]);
-    unplanned.handle(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
+    unplanned.handle(RegionEvent::FreezesChanged(vec![freeze(None, None, None)]));
     assert_eq!(cost(&unplanned, "m0"), blocked);
 }
 
@@ -117,7 +117,7 @@ fn a_machine_that_has_not_joined_boots_and_one_that_goes_is_drained() {
 fn holds_take_the_room_that_they_keep() {
     use crate::holds::{CapacityHold, HeldPods, HoldId, HoldKind, HoldStatus};
     let mut world = Fixture::planned_by(real, |_| {});
-    world.handle(Event::HoldsChanged { cluster: text("c"), read: 1, holds: Vec::new() });
+    world.handle(Event::HoldsChanged { read: 1, holds: Vec::new() });
     world.connect("c", snapshot(1, vec![bound_to("m0", pod("p0", 500))]));
     let shape = model::PodShape { requests: cluster::testing::cpu(1_000), ..model::PodShape::default() };
     let pods = HeldPods {
@@ -135,7 +135,7 @@ fn holds_take_the_room_that_they_keep() {
         max_price: None,
         status: HoldStatus::default(),
     };
-    world.handle(Event::HoldsChanged { cluster: text("c"), read: 2, holds: vec![hold] });
+    world.handle(Event::HoldsChanged { read: 2, holds: vec![hold] });
     world.run_to(60_000);
     assert_eq!(cost(&world, "m0"), [QUARTER, (CostCause::Hold, 10_000), (CostCause::Unexplained, 5_000)]);
 }

@@ -7,7 +7,7 @@
 use super::fixture::{Fixture, freeze, real, snapshot};
 use crate::disruption::DRIFT;
 use crate::guardrails::{DisabledGuards, Guard, Mode};
-use crate::{DecisionReason, Event, Settings};
+use crate::{DecisionReason, RegionEvent, Settings};
 use cluster::testing::{bound_to, pod, pool, pool_with, text};
 use cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodRecord, PoolRecord};
 use model::disruption_policy::BudgetLimit;
@@ -156,11 +156,11 @@ fn a_process_that_takes_over_uses_the_machine_that_was_launched_for_it() {
 fn a_freeze_blocks_the_replacement_and_not_only_the_removal() {
     let freeze = freeze(Some("c"), None, None);
     let mut world = Fixture::planned_by(real, |_| {});
-    world.handle(Event::FreezesChanged { freezes: vec![freeze] });
+    world.handle(RegionEvent::FreezesChanged(vec![freeze]));
     world.connect("c", cluster(1, pool()));
     world.run_to(60_000);
     assert_eq!((launched(&world), drained(&world)), (vec![], vec![]));
-    world.handle(Event::FreezesChanged { freezes: Vec::new() });
+    world.handle(RegionEvent::FreezesChanged(Vec::new()));
     world.run_to(90_000);
     assert_eq!((launched(&world).len(), drained(&world).len()), (1, 1));
 }

@@ -6,7 +6,7 @@
 use super::fixture::{Fixture, freeze, real, snapshot};
 use crate::disruption::EXPIRATION;
 use crate::guardrails::settings::Bound;
-use crate::{DecisionReason, Event, Settings};
+use crate::{DecisionReason, Event, RegionEvent, Settings};
 use cluster::testing::{bound_to, claim, pod, pool_with, text};
 use cluster::{ClusterSnapshot, DoNotDisrupt};
 use model::disruption_policy::BudgetLimit;
@@ -94,8 +94,8 @@ fn an_interruption_ends_the_wait_for_the_replacement() {
     world.connect("c", replaced_first(1));
     world.run_to(60_000);
     assert_eq!(drained(&world), []);
-    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    world.handle(Event::Interrupted { cluster, provider_id, kind: SpotInterrupted, ends: None });
+    let provider_id = claim("m0").provider_id;
+    world.handle(Event::Interrupted { provider_id, kind: SpotInterrupted, ends: None });
     world.run_to(61_000);
     assert_eq!(drained(&world), [(60_000, "m0")]);
 }
@@ -138,10 +138,10 @@ fn a_machine_that_expired_while_no_server_decided_is_removed_after_the_restart()
 fn a_freeze_blocks_it_and_its_end_lets_it_go() {
     let mut world = world(1, |_| {});
     let freeze = freeze(Some("c"), None, None);
-    world.handle(Event::FreezesChanged { freezes: vec![freeze] });
+    world.handle(RegionEvent::FreezesChanged(vec![freeze]));
     world.run_to(60_000);
     assert_eq!(drained(&world), []);
-    world.handle(Event::FreezesChanged { freezes: Vec::new() });
+    world.handle(RegionEvent::FreezesChanged(Vec::new()));
     world.run_to(62_000);
     assert_eq!(drained(&world), [(61_000, "m0")]);
 }

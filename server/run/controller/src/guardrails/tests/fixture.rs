@@ -10,11 +10,11 @@ use cost::CostInterval;
 use crate::guardrails::ObjectCounts;
 use crate::guardrails::{DisabledGuards, Freeze};
 use crate::holds::{HoldId, HoldStatus};
-use crate::testing::SynchronousController;
+use crate::testing::{Input, SynchronousController};
 use crate::unavailable_offerings::{PROBE_LEASE, ProbeAnswer};
 use crate::{
-    ClaimOrder, Decision, DecisionReason, Effect, Event, EventOrder, Inspection, Instruction, InstructionId, Launched,
-    NoticeAnswer, PlanError, PlanOutcome, Settings,
+    ClaimOrder, ClusterEvent, Decision, DecisionReason, Effect, Event, EventOrder, Inspection, Instruction,
+    InstructionId, Launched, NoticeAnswer, PlanError, PlanOutcome, Settings,
 };
 use cluster::replacement::ReplacementWait;
 use cluster::testing::{bound_to, claim, node, pod, pool, text};
@@ -208,7 +208,7 @@ impl Fixture {
 
     /// Connects the agent of `cluster` and sends this snapshot.
     pub fn connect(&mut self, cluster: &str, snapshot: ClusterSnapshot) {
-        self.handle(Event::AgentConnected { cluster: text(cluster) });
+        self.handle(Event::AgentConnected.of(cluster));
         self.send_snapshot(cluster, snapshot);
     }
 
@@ -233,7 +233,7 @@ impl Fixture {
     }
 
     fn apply_observation(&mut self, cluster: &str, observation: Observation) {
-        self.handle(Event::Observed { cluster: text(cluster), observation });
+        self.handle(Event::Observed(observation).of(cluster));
     }
 
     /// Ends the pod of each drained machine after the first `moved`, and binds its successor to the machine of the launch
@@ -266,7 +266,7 @@ impl Fixture {
     /// The store answers for every decision that it was slow about.
     pub fn record_decisions(&mut self) {
         for decision in std::mem::take(&mut self.unrecorded) {
-            self.handle(Event::Recorded { decision: decision.id });
+            self.handle(Event::Recorded(decision.id).of(decision.cluster));
         }
     }
 
@@ -278,19 +278,19 @@ impl Fixture {
         let refused: Vec<(ClusterName, InstructionId, bool)> = refused;
         for (cluster, instruction, _) in refused {
             let reason = "the API server lists pod default/web-1 on it".to_owned();
-            self.handle(Event::InstructionFailed { cluster, instruction, reason, unmet: true });
+            self.handle(Event::InstructionFailed { instruction, reason, unmet: true }.of(cluster));
         }
     }
 
     /// Finishes the drains that were held up.
     pub fn finish_drains(&mut self) {
         for (cluster, instruction, _) in std::mem::take(&mut self.stuck_drains) {
-            self.handle(Event::InstructionAcked { cluster, instruction });
+            self.handle(Event::InstructionAcked(instruction).of(cluster));
         }
     }
 
-    pub fn handle(&mut self, event: Event) {
-        let effects = self.controller.handle(event, Timestamp::from_millis(self.now));
+    pub fn handle(&mut self, input: impl Into<Input>) {
+        let effects = self.controller.handle(input, Timestamp::from_millis(self.now));
         self.carry_out(effects);
     }
 
@@ -304,7 +304,7 @@ impl Fixture {
         }
     }
 
-    fn execute_decision(&mut self, effect: Effect) -> Vec<Event> {
+    fn execute_decision(&mut self, effect: Effect) -> Vec<ClusterEvent> {
         let now = Timestamp::from_millis(self.now);
         self.done.acts += usize::from(!is_record_or_view(&effect));
         match effect {
@@ -319,7 +319,7 @@ impl Fixture {
             }
             Effect::ClaimProbes { cluster, keys } => {
                 let answers = keys.into_iter().map(|key| (key, ProbeAnswer::Granted)).collect();
-                vec![Event::ProbesAnswered { cluster, answers, until: now + PROBE_LEASE }]
+                vec![Event::ProbesAnswered { answers, until: now + PROBE_LEASE }.of(cluster)]
             }
             Effect::EndReplacements { claims, waits, .. } => {
                 self.done.ended_replacements.push((now, claims, waits));
@@ -327,7 +327,7 @@ impl Fixture {
             }
             Effect::RecordCosts { cluster, intervals } => {
                 self.done.costs.extend(intervals);
-                vec![Event::CostsRecorded { cluster }]
+                vec![Event::CostsRecorded.of(cluster)]
             }
             Effect::WriteHold { hold, status, .. } => {
                 self.done.holds.push((hold, *status));
@@ -341,10 +341,10 @@ impl Fixture {
                 self.done.launches.push((now, decided.machine.launch.clone()));
                 vec![self.launch(&decided.machine.launch)]
             }
-            Effect::Describe { cluster, provider_id, .. } => vec![Event::InstanceGone { cluster, provider_id }],
+            Effect::Describe { cluster, provider_id, .. } => vec![Event::InstanceGone(provider_id).of(cluster)],
             Effect::Inspect { cluster, provider_id, claim, .. } => {
                 self.done.inspected.push((now, claim));
-                vec![Event::Inspected { cluster, provider_id, found: self.cloud }]
+                vec![Event::Inspected { provider_id, found: self.cloud }.of(cluster)]
             }
             Effect::ConfirmNotices { cluster, notices } => vec![self.answer_notices(cluster, notices)],
             Effect::Resync { cluster, .. } => {
@@ -357,7 +357,7 @@ impl Fixture {
                     self.unrecorded.push(*decision);
                     return Vec::new();
                 }
-                vec![Event::Recorded { decision: decision.id }]
+                vec![Event::Recorded(decision.id).of(decision.cluster)]
             }
             Effect::Launch(order) => {
                 self.done.launches.push((now, *order.clone()));
@@ -365,29 +365,29 @@ impl Fixture {
             }
             Effect::Terminate { cluster, provider_id, claim, .. } => {
                 self.done.terminated.push((now, claim));
-                vec![Event::InstanceGone { cluster, provider_id }]
+                vec![Event::InstanceGone(provider_id).of(cluster)]
             }
             Effect::Instruct { cluster, id, instruction } => self.instruct(cluster, id, *instruction),
         }
     }
 
-    fn answer_notices(&mut self, cluster: ClusterName, asked: Vec<(ProviderId, InterruptionKind)>) -> Event {
+    fn answer_notices(&mut self, cluster: ClusterName, asked: Vec<(ProviderId, InterruptionKind)>) -> ClusterEvent {
         self.notice_questions.push((self.now, asked.len()));
         let stops = asked.iter().map(|(id, _)| (id.clone(), InterruptionKind::InstanceStopped));
         let answer = self.notice_answer.clone().unwrap_or_else(|| NoticeAnswer::Shown(stops.collect()));
-        Event::NoticesAnswered { cluster, asked, answer }
+        Event::NoticesAnswered { asked, answer }.of(cluster)
     }
 
-    fn launch(&self, order: &LaunchOrder) -> Event {
+    fn launch(&self, order: &LaunchOrder) -> ClusterEvent {
         let (cluster, claim, attempt) = (order.cluster.clone(), order.claim.clone(), order.attempt);
         if self.refused {
             let failure = LaunchFailure::Refused { code: text("No"), message: "no".to_owned(), retryable: false };
-            return Event::LaunchFailed { cluster, claim, attempt, failure };
+            return Event::LaunchFailed { claim, attempt, failure }.of(cluster);
         }
         if self.no_capacity {
             let unavailable = vec![RefusedOption::without_capacity(text("t.none"), text("z"))];
             let failure = LaunchFailure::InsufficientCapacity { unavailable };
-            return Event::LaunchFailed { cluster, claim, attempt, failure };
+            return Event::LaunchFailed { claim, attempt, failure }.of(cluster);
         }
         Event::Launched(Box::new(Launched {
             provider_id: ProviderId::from(format!("aws:///z/i-{claim}")),
@@ -396,13 +396,13 @@ impl Fixture {
             capacity_type: order.capacity_type,
             unavailable: Vec::new(),
             image: "".into(),
-            cluster,
             claim,
             attempt,
         }))
+        .of(cluster)
     }
 
-    fn instruct(&mut self, cluster: ClusterName, instruction: InstructionId, what: Instruction) -> Vec<Event> {
+    fn instruct(&mut self, cluster: ClusterName, instruction: InstructionId, what: Instruction) -> Vec<ClusterEvent> {
         let mut seen = Vec::new();
         match what {
             Instruction::CreateClaim(order) => {
@@ -429,7 +429,7 @@ impl Fixture {
             Instruction::Drain { claim, only_if_empty: true, .. } if self.occupied.contains(&claim) => {
                 self.done.refused.push((Timestamp::from_millis(self.now), claim));
                 let reason = "the API server lists pod default/web-1 on it".to_owned();
-                return vec![Event::InstructionFailed { cluster, instruction, reason, unmet: true }];
+                return vec![Event::InstructionFailed { instruction, reason, unmet: true }.of(cluster)];
             }
             Instruction::Drain { claim, deadline, only_if_empty, reason, .. } => {
                 self.done.deadlines.push(deadline);
@@ -455,8 +455,8 @@ impl Fixture {
             }
             Instruction::RecordEvent(event) => self.done.events.push(event),
         }
-        let acked = Event::InstructionAcked { cluster: cluster.clone(), instruction };
-        let seen = seen.into_iter().map(|observation| Event::Observed { cluster: cluster.clone(), observation });
+        let acked = Event::InstructionAcked(instruction).of(cluster.clone());
+        let seen = seen.into_iter().map(|observation| Event::Observed(observation).of(cluster.clone()));
         seen.chain([acked]).collect()
     }
 

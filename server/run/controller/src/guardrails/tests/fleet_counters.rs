@@ -1,19 +1,19 @@
 //! Two processes of one fleet. Each is a world of its own and merges the counters of the other.
 
-use crate::Event;
 use crate::guardrails::RecentLaunch;
 use crate::guardrails::fleet_counters::{BUCKET_LENGTH, LocalCounters, MachineTotals};
 use crate::guardrails::settings::{Bound, CircuitBreakerRule};
+use crate::{Event, RegionEvent};
 use cluster::testing::{pod, text};
 use model::{MicroUsd, Timestamp};
 
 use super::fixture::{Fixture, snapshot};
 
 /// The counters of `world`, as other processes receive them.
-fn counters_of(world: &Fixture) -> Event {
+fn counters_of(world: &Fixture) -> RegionEvent {
     let counters = world.controller.region().counter_snapshot();
     let end = |part: i64| Timestamp::from_millis(((part + 1) * BUCKET_LENGTH.get() - 1).min(world.now));
-    Event::RemoteCounters {
+    RegionEvent::RemoteCounters {
         machines: counters.machines,
         parts: counters.buckets.iter().map(|(n, bucket)| (end(*n), *bucket)).collect(),
     }
@@ -107,8 +107,8 @@ fn launches_count_once_for_the_fleet_though_the_cluster_changes_its_owner() {
     second.handle(counters_of(&first));
     second.handle(counters_of(&first));
     first.controller.release(&text("c"));
-    second.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past: rows(&first) });
-    second.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
+    second.handle(Event::LaunchHistoryLoaded(rows(&first)));
+    second.handle(Event::LeaseAcquired { uid: text("uid-1"), launches: Vec::new() });
     assert_eq!((sum(&first), sum(&second)), (two, LocalCounters::default()));
     // One of three is left for five pods.
     second.connect("c", snapshot(0, (2..7).map(|n| pod(&format!("p{n}"), 500)).collect()));
@@ -117,7 +117,7 @@ fn launches_count_once_for_the_fleet_though_the_cluster_changes_its_owner() {
     // And none for the process that takes the cluster back and merges that one.
     first.run_to(8_000);
     first.handle(counters_of(&second));
-    first.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past: rows(&second) });
+    first.handle(Event::LaunchHistoryLoaded(rows(&second)));
     first.connect("c", snapshot(0, (7..9).map(|n| pod(&format!("p{n}"), 500)).collect()));
     first.run_to(12_000);
     assert_eq!(first.done.launches.len(), 2);
@@ -130,7 +130,7 @@ fn of_four(machines: usize, removed: usize) -> usize {
         settings.guardrails.removals.fleet = Bound { machines: 0, usd_per_hour: MicroUsd(0), percent: 25, free: 0 };
     });
     let removed = MachineTotals { count: removed, cost: MicroUsd(0) };
-    world.handle(Event::RemoteCounters {
+    world.handle(RegionEvent::RemoteCounters {
         machines,
         parts: vec![(Timestamp::from_millis(0), LocalCounters { removed, ..LocalCounters::default() })],
     });

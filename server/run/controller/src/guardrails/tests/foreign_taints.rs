@@ -24,7 +24,7 @@ fn kept() -> ClusterSnapshot {
 
 fn taken_over(shown: ClusterSnapshot) -> Fixture {
     let mut world = Fixture::consolidating(Default::default(), |_| {});
-    world.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("u"), launches: Vec::new() });
+    world.handle(Event::LeaseAcquired { uid: text("u"), launches: Vec::new() });
     world.connect("c", shown);
     world
 }

@@ -1,6 +1,6 @@
 use crate::disruption::INTERRUPTION;
 use crate::guardrails::Freeze;
-use crate::{DecisionReason, Event};
+use crate::{DecisionReason, Event, RegionEvent};
 use cluster::Object;
 use cluster::testing::{bound_to, claim, pod, text};
 use model::interruption::InterruptionKind::SpotInterrupted;
@@ -11,7 +11,7 @@ use super::fixture::{Fixture, freeze, snapshot};
 /// A pod waits and two machines are empty, under these freezes, until one minute.
 fn under(freezes: Vec<Freeze>) -> Fixture {
     let mut world = Fixture::new(|_| {});
-    world.handle(Event::FreezesChanged { freezes });
+    world.handle(RegionEvent::FreezesChanged(freezes));
     world.connect("c", snapshot(2, vec![pod("p0", 500)]));
     world.run_to(60_000);
     world
@@ -81,7 +81,7 @@ fn a_decided_removal_is_not_begun_under_a_freeze_of_disruption() {
     world.slow_store = true;
     world.connect("c", snapshot(2, vec![pod("p0", 500)]));
     world.run_to(40_000);
-    world.handle(Event::FreezesChanged { freezes: vec![freeze_of_disruption(None, None)] });
+    world.handle(RegionEvent::FreezesChanged(vec![freeze_of_disruption(None, None)]));
     world.record_decisions();
     world.run_to(60_000);
     assert_eq!(did(&world), (1, 0));
@@ -90,15 +90,15 @@ fn a_decided_removal_is_not_begun_under_a_freeze_of_disruption() {
 #[test]
 fn interruptions_and_expiry_go_on_under_a_freeze_of_disruption() {
     let mut world = Fixture::new(|_| {});
-    world.handle(Event::FreezesChanged { freezes: vec![freeze_of_disruption(None, None)] });
+    world.handle(RegionEvent::FreezesChanged(vec![freeze_of_disruption(None, None)]));
     let mut cluster = snapshot(2, vec![bound_to("m0", pod("p0", 500)), bound_to("m1", pod("p1", 500))]);
     for claim in cluster.claims.iter_mut().filter(|claim| claim.name == "m1") {
         claim.created = Some(Timestamp::from_millis(0));
         claim.expire_after = Some(Millis::from_secs(30));
     }
     world.connect("c", cluster);
-    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    world.handle(Event::Interrupted { cluster, provider_id, kind: SpotInterrupted, ends: None });
+    let provider_id = claim("m0").provider_id;
+    world.handle(Event::Interrupted { provider_id, kind: SpotInterrupted, ends: None });
     world.run_to(60_000);
     assert_eq!(did(&world).1, 2, "m0 is interrupted and m1 expires at 30 s");
 }
@@ -106,7 +106,7 @@ fn interruptions_and_expiry_go_on_under_a_freeze_of_disruption() {
 #[test]
 fn a_thaw_takes_effect_by_itself() {
     let mut world = under(vec![freeze(None, None, None)]);
-    world.handle(Event::FreezesChanged { freezes: Vec::new() });
+    world.handle(RegionEvent::FreezesChanged(Vec::new()));
     world.run_to(62_000);
     assert_eq!(did(&world), (1, 2));
 }
@@ -127,7 +127,7 @@ fn decided_work_is_not_begun_under_a_freeze() {
     world.connect("c", snapshot(2, vec![pod("p0", 500)]));
     world.run_to(40_000);
     assert_eq!(world.done.decisions.len(), 2, "one launch and two removals wait to be durable");
-    world.handle(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
+    world.handle(RegionEvent::FreezesChanged(vec![freeze(None, None, None)]));
     world.record_decisions();
     world.run_to(120_000);
     assert_eq!(did(&world), (0, 0));
@@ -136,10 +136,10 @@ fn decided_work_is_not_begun_under_a_freeze() {
 #[test]
 fn interrupted_machines_are_drained_under_a_freeze() {
     let mut world = Fixture::new(|_| {});
-    world.handle(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
+    world.handle(RegionEvent::FreezesChanged(vec![freeze(None, None, None)]));
     world.connect("c", snapshot(1, vec![bound_to("m0", pod("p0", 500))]));
-    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    world.handle(Event::Interrupted { cluster, provider_id, kind: SpotInterrupted, ends: None });
+    let provider_id = claim("m0").provider_id;
+    world.handle(Event::Interrupted { provider_id, kind: SpotInterrupted, ends: None });
     world.run_to(60_000);
     assert!(world.done.decisions.iter().any(|decision| decision.reason == DecisionReason::Disruption(INTERRUPTION)));
     assert_eq!(did(&world), (0, 1));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::fixture::{Fixture, freeze, real, snapshot};
 use crate::holds::{CapacityHold, HOLD, HeldPods, HoldEnd, HoldId, HoldKind, HoldStatus};
-use crate::{DecisionReason, Event, Settings};
+use crate::{DecisionReason, Event, RegionEvent, Settings};
 use cluster::testing::{bound_to, cpu, labels, pod, text};
 use cluster::{ClaimRecord, Object, PodRecord, Target};
 use model::{ClaimName, Labels, MicroUsd, NodeName, PodShape, Taint, Timestamp};
@@ -40,13 +40,13 @@ fn shared(count: u32) -> CapacityHold {
 /// The cluster `c` with machines `m0` … and the planner that servers run.
 fn world(machines: usize, change: impl FnOnce(&mut Settings)) -> Fixture {
     let mut world = Fixture::planned_by(real, change);
-    world.handle(Event::HoldsChanged { cluster: text("c"), read: 1, holds: Vec::new() });
+    world.handle(Event::HoldsChanged { read: 1, holds: Vec::new() });
     world.connect("c", snapshot(machines, Vec::new()));
     world
 }
 
 fn give(world: &mut Fixture, read: u64, holds: Vec<CapacityHold>) {
-    world.handle(Event::HoldsChanged { cluster: text("c"), read, holds });
+    world.handle(Event::HoldsChanged { read, holds });
 }
 
 /// Has the hold booked, and gives its machines time to become ready.
@@ -244,7 +244,7 @@ fn a_hold_counts_the_price_of_the_catalogue_in_a_cluster_whose_overlays_say_zero
         }
         let mut world = Fixture::planned_by(real, |_| {});
         let hold = CapacityHold { max_price: Some(MicroUsd(limit)), ..dedicated(1) };
-        world.handle(Event::HoldsChanged { cluster: text("c"), read: 1, holds: vec![hold] });
+        world.handle(Event::HoldsChanged { read: 1, holds: vec![hold] });
         world.connect("c", shown);
         world.run_to(20_000);
         world
@@ -328,11 +328,11 @@ fn launches_that_fail_are_planned_again_and_leave_no_machine_when_the_hold_ends(
 #[test]
 fn a_frozen_cluster_launches_nothing_for_a_hold_until_it_is_thawed() {
     let mut world = world(0, |_| {});
-    world.handle(Event::FreezesChanged { freezes: vec![freeze(Some("c"), None, None)] });
+    world.handle(RegionEvent::FreezesChanged(vec![freeze(Some("c"), None, None)]));
     give(&mut world, 2, vec![dedicated(1)]);
     world.run_to(60_000);
     assert!(launched(&world).is_empty() && last(&world).end.is_none(), "{:?}", last(&world));
-    world.handle(Event::FreezesChanged { freezes: Vec::new() });
+    world.handle(RegionEvent::FreezesChanged(Vec::new()));
     world.run_to(120_000);
     assert_eq!(launched(&world).len(), 1);
     assert!(last(&world).ready);

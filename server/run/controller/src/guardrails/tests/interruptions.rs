@@ -9,7 +9,7 @@ use super::fixture::{Fixture, freeze, real, snapshot};
 use crate::disruption::settings::RebalanceRecommendations;
 use crate::guardrails::disabled_guards::{DisabledGuards, Guard};
 use crate::guardrails::settings::Bound;
-use crate::{DecisionReason, Event, NoticeAnswer, Settings};
+use crate::{DecisionReason, Event, NoticeAnswer, RegionEvent, Settings};
 use cluster::testing::{bound_to, claim, pod, pool_with, text};
 use cluster::{ClaimRecord, ClusterSnapshot, Object};
 use model::disruption_policy::BudgetLimit;
@@ -48,9 +48,9 @@ fn world_of(paid: &str, change: impl FnOnce(&mut Settings)) -> Fixture {
 }
 
 fn tell(world: &mut Fixture, machine: &str, kind: InterruptionKind, ends: Option<i64>) {
-    let (cluster, provider_id) = (text("c"), claim(machine).provider_id);
+    let provider_id = claim(machine).provider_id;
     let ends = ends.map(Timestamp::from_millis);
-    world.handle(Event::Interrupted { cluster, provider_id, kind, ends });
+    world.handle(Event::Interrupted { provider_id, kind, ends });
 }
 
 /// Begin and end of each drain in the order of the orders; no end without a deadline.
@@ -124,7 +124,7 @@ fn budgets_and_freezes_hold_scheduled_maintenance() {
     world.run_to(600_000);
     assert_eq!((drains(&world), launches(&world)), (vec![], vec![]));
     let mut world = Fixture::planned_by(real, |_| {});
-    world.handle(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
+    world.handle(RegionEvent::FreezesChanged(vec![freeze(None, None, None)]));
     world.connect("c", ClusterSnapshot { pools: vec![pool_with(BudgetLimit::Nodes(1))], ..cluster(1) });
     world.run_to(10_000);
     tell(&mut world, "m0", InterruptionKind::ScheduledChange, Some(1));
@@ -195,7 +195,7 @@ fn notices_for_more_machines_than_a_share_are_followed_as_far_as_the_cloud_shows
     assert_eq!(drained.len(), 4, "{drained:?}");
     assert!(["m0", "m1", "m2", "m9"].iter().all(|claim| drained.contains(claim)), "{drained:?}");
     assert_eq!(waiting(&world).len(), 23);
-    world.handle(Event::RemovalsConfirmed { cluster: text("c") });
+    world.handle(Event::RemovalsConfirmed);
     world.run_to(60_000);
     assert_eq!((drains(&world).len(), waiting(&world).len()), (27, 0), "an operator knows better");
 }

@@ -123,7 +123,7 @@ fn taken_over(moves: impl FnOnce(Vec<DecidedMoves>) -> Vec<DecidedMoves>) -> Fix
     let decided = first.done.decisions.iter().flat_map(|decision| decision.moves.clone()).collect();
     let mut next = world(Millis::new(DAY));
     next.now = 90_000;
-    next.handle(Event::MovesLoaded { cluster: text("c"), moves: moves(decided) });
+    next.handle(Event::MovesLoaded(moves(decided)));
     next.connect("c", shown);
     next.run_to(10 * MINUTES);
     next

@@ -82,7 +82,7 @@ fn list(world: &mut Fixture, machines: usize, subnet: &str, groups: &[&str]) {
     };
     let (requested_at, instances) = (Timestamp::from_millis(world.now), (0..machines).map(instance).collect());
     let listing = Box::new(Listing { requested_at, complete: true, instances });
-    world.handle(Event::Listed { cluster: text("c"), listing });
+    world.handle(Event::Listed(listing));
 }
 
 /// The answer to the last request, with `status` found at `found_at` for `kinds`. The lookup of all others failed.

@@ -9,7 +9,7 @@ use super::fixture::{Fixture, freeze, snapshot};
 use crate::guardrails::{DisabledGuards, Mode};
 use crate::node_report::{NodePod, PresentNode, ReportedNode, Verdict};
 use crate::view::CpuAndMemory;
-use crate::{Event, Settings};
+use crate::{Event, RegionEvent, Settings};
 use cluster::testing::{bound_to, key, pod, pool, pool_with, text};
 use cluster::{
     ClusterSnapshot, DoNotDisrupt, Key, NodeRecord, PodBudgetRecord, PodPhase, PodRecord, PoolRecord, UnmetCondition,
@@ -143,14 +143,14 @@ fn a_volume_on_the_disk_of_a_node_blocks_it() {
 #[test]
 fn operators_and_guardrails_block_a_node() {
     let mut world = Fixture::consolidating(DisabledGuards::default(), |_| {});
-    world.handle(Event::FreezesChanged { freezes: vec![freeze(Some("c"), None, None)] });
+    world.handle(RegionEvent::FreezesChanged(vec![freeze(Some("c"), None, None)]));
     world.connect("c", half_empty(pool()));
     world.run_to(60_000);
     assert!(blocks(&world).contains(&"Frozen Freeze/7".to_owned()), "{:?}", blocks(&world));
     let shadow = |settings: &mut Settings| settings.disruption.mode = Mode::Shadow;
     assert!(blocks(&world_at(60_000, half_empty(pool()), shadow)).contains(&"Shadow Cluster/c".to_owned()));
     let mut gone = world_at(10_000, half_empty(pool()), |_| {});
-    gone.handle(Event::AgentDisconnected { cluster: text("c") });
+    gone.handle(Event::AgentDisconnected);
     assert!(blocks(&gone).contains(&"NotSynced Cluster/c".to_owned()), "{:?}", blocks(&gone));
 }
 

@@ -56,7 +56,7 @@ fn a_machine_interrupted_meanwhile_is_drained_in_any_case() {
         let asked = world.done.drained.iter().filter(|(_, claim)| claim.as_ref() == "m0").count();
         if interrupted {
             let provider_id = claim("m0").provider_id;
-            world.handle(Event::Interrupted { cluster: text("c"), provider_id, kind: SpotInterrupted, ends: None });
+            world.handle(Event::Interrupted { provider_id, kind: SpotInterrupted, ends: None });
         }
         world.refuse_stuck_drains();
         world.run_to(3 * MINUTE);

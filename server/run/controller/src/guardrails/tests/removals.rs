@@ -2,7 +2,7 @@
 //! and what waits.
 
 use crate::guardrails::Freeze;
-use crate::{Event, Inspection, ListedInstance, Listing, Settings};
+use crate::{Event, Inspection, ListedInstance, Listing, RegionEvent, Settings};
 use cluster::testing::{bound_to, claim, node, pod, text};
 use cluster::{ClaimRecord, Key, NodeRecord, Object, PodRecord};
 use model::drain::RecordedDrain;
@@ -34,7 +34,7 @@ fn list(world: &mut Fixture, second: i64, machines: std::ops::Range<usize>) {
     let asked = Timestamp::from_millis(second * 1_000);
     let listing =
         Box::new(Listing { requested_at: asked, complete: true, instances: machines.map(instance).collect() });
-    world.handle(Event::Listed { cluster: text("c"), listing });
+    world.handle(Event::Listed(listing));
 }
 
 fn not_ready(world: &mut Fixture, machines: std::ops::Range<usize>) {
@@ -68,7 +68,7 @@ fn freeze(world: &mut Fixture, frozen: bool) {
         since: Timestamp::from_millis(0),
         until: None,
     };
-    world.handle(Event::FreezesChanged { freezes: frozen.then_some(freeze).into_iter().collect() });
+    world.handle(RegionEvent::FreezesChanged(frozen.then_some(freeze).into_iter().collect()));
 }
 
 /// Half of the machines are partitioned with their zone, and the cloud lists nothing for ten
@@ -116,7 +116,7 @@ fn sabotage_without_a_second_source_the_nodes_of_the_partitioned_zone_are_remove
 #[test]
 fn confirmed_removals_of_an_empty_listing_still_keep_ready_nodes() {
     let mut world = partitioned_while_nothing_is_listed(Inspection::Unknown);
-    world.handle(Event::RemovalsConfirmed { cluster: text("c") });
+    world.handle(Event::RemovalsConfirmed);
     list(&mut world, 660, 0..0);
     list(&mut world, 720, 0..0);
     let removed: Vec<&str> = world.done.removed.iter().map(|(_, claim)| claim.as_ref()).collect();
@@ -190,7 +190,7 @@ fn a_machine_whose_node_vanished_under_its_pods_is_not_terminated() {
 #[test]
 fn sabotage_when_an_operator_overrules_the_guard_machines_are_terminated_under_their_pods() {
     let mut world = nodes_vanish();
-    world.handle(Event::RemovalsConfirmed { cluster: text("c") });
+    world.handle(Event::RemovalsConfirmed);
     world.run_to(1_800_000);
     assert_eq!(world.drained().len(), 0);
     assert!(world.done.terminated.len() >= 3, "{:?}", world.done.terminated);
@@ -210,7 +210,7 @@ fn a_machine_whose_node_vanished_is_removed_once_it_has_ended_or_an_operator_con
     delete_claims(&mut confirmed, 0..1);
     confirmed.run_to(60_000);
     assert_eq!(confirmed.done.terminated.len(), 0);
-    confirmed.handle(Event::RemovalsConfirmed { cluster: text("c") });
+    confirmed.handle(Event::RemovalsConfirmed);
     confirmed.run_to(80_000);
     assert_eq!(confirmed.done.terminated.len(), 1);
 }
@@ -237,7 +237,7 @@ fn a_nodepool_deleted_under_a_freeze_removes_no_node_until_an_operator_confirms(
     let why = guardrails.waiting_because().unwrap_or_default();
     assert!(why.contains("30 of 30 machines were deleted by hand or with their NodePool within 10 min"), "{why}");
     assert!(why.contains("the fleet is frozen by kim") && why.contains("`fleetwright removals confirm c`"), "{why}");
-    world.handle(Event::RemovalsConfirmed { cluster: text("c") });
+    world.handle(Event::RemovalsConfirmed);
     world.stuck = None;
     world.finish_drains();
     world.run_to(2_000_000);
@@ -282,7 +282,7 @@ fn a_restart_in_between_admits_no_further_removals() {
         let claim = text(record.name.trim_start_matches("n-"));
         record.drain = Some(RecordedDrain { claim, ..RecordedDrain::default() });
     }
-    after.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("u"), launches: Vec::new() });
+    after.handle(Event::LeaseAcquired { uid: text("u"), launches: Vec::new() });
     after.connect("c", shown);
     after.run_to(900_000);
     assert_eq!((going.len(), after.drained().len()), (3, 3));
@@ -294,7 +294,7 @@ fn an_interruption_is_never_held() {
     world.run_to(60_000);
     for n in 10..20 {
         let provider_id = ProviderId::from(format!("aws:///z/i-m{n}"));
-        world.handle(Event::Interrupted { cluster: text("c"), provider_id, kind: SpotInterrupted, ends: None });
+        world.handle(Event::Interrupted { provider_id, kind: SpotInterrupted, ends: None });
     }
     world.run_to(80_000);
     assert_eq!(world.drained().len(), 13);

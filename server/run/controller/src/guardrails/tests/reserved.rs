@@ -10,7 +10,7 @@ use super::fixture::{Fixture, snapshot};
 use crate::guardrails::settings::{Bound, RateLimitRule};
 use crate::guardrails::{DisabledGuards, Guard};
 use crate::unavailable_offerings::{OfferingKey, UnavailableOffering};
-use crate::{Event, Settings};
+use crate::{RegionEvent, Settings};
 use cluster::testing::{bound_to, pod, pool_with, text};
 use cluster::{ClusterSnapshot, Object};
 use model::disruption_policy::BudgetLimit;
@@ -158,7 +158,7 @@ fn after_a_burst(is_t2_left: bool) -> bool {
     world.run_to(31_000);
     assert_eq!(counts(&world), (1, 0));
     if !is_t2_left {
-        world.handle(Event::OfferingsUnavailable { refusals: vec![refused_t2()] });
+        world.handle(RegionEvent::OfferingsUnavailable(vec![refused_t2()]));
     }
     world.observe("c", Object::Pod(pod("x", 1_800)));
     world.run_to(40_000);

@@ -26,8 +26,8 @@ fn taken_over(past: Vec<RecentLaunch>, pods: usize) -> Fixture {
         settings.guardrails.launches.cluster.machines = 2;
         settings.guardrails.removals.cluster.machines = 2;
     });
-    world.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past });
-    world.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
+    world.handle(Event::LaunchHistoryLoaded(past));
+    world.handle(Event::LeaseAcquired { uid: text("uid-1"), launches: Vec::new() });
     let pods = (0..pods).map(|n| pod(&format!("p{n}"), 500)).collect();
     world.connect("c", snapshot(3, pods));
     world
@@ -68,7 +68,7 @@ fn a_pod_stays_in_launch_backoff_after_a_restart() {
     // The third machine makes it wait for 120 s, and was launched 20 s ago.
     let mut world = Fixture::new(|_| {});
     let launches = [60, 40, 20].map(|begun| past(begun, begun, true, Some(begun - 10)));
-    world.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past: launches.to_vec() });
+    world.handle(Event::LaunchHistoryLoaded(launches.to_vec()));
     world.connect("c", snapshot(0, vec![pod("p0", 500)]));
     world.run_to(99_000);
     assert!(world.done.launches.is_empty());
@@ -83,8 +83,8 @@ fn taken_over_with_a_bound_pod(users: &[&str]) -> Fixture {
         claim: ClaimName::from(format!("m{number}")),
         ..past(number, 20 * number, true, None)
     });
-    world.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past: past.collect() });
-    world.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
+    world.handle(Event::LaunchHistoryLoaded(past.collect()));
+    world.handle(Event::LeaseAcquired { uid: text("uid-1"), launches: Vec::new() });
     let others = users.iter().map(|machine| bound_to(machine, pod(&format!("of-{machine}"), 1_800)));
     let mut shown = snapshot(4, others.chain([bound_to("m0", pod("p0", 1_800))]).collect());
     shown.nodes[0].deleting = true;
@@ -108,7 +108,7 @@ fn machines_that_others_use_are_no_failed_bindings_of_a_pod_that_runs_after_a_re
 fn launches_restored_twice_count_once() {
     let went = || vec![past(0, 2_000, true, Some(300))];
     let mut world = taken_over(went(), 0);
-    world.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past: went() });
+    world.handle(Event::LaunchHistoryLoaded(went()));
     // One was removed, so one more may be.
     world.run_to(100_000);
     assert_eq!(world.drained().len(), 1);

@@ -27,7 +27,7 @@ fn agent_that_lost_its_pods(percent: usize) -> Fixture {
 fn agent_that_lost_its_pods_under(rule: QuarantineRule) -> Fixture {
     let mut world = Fixture::with(6, running(6), |settings| settings.guardrails.quarantine = rule);
     world.run_to(100_000);
-    world.handle(Event::AgentDisconnected { cluster: text("c") });
+    world.handle(Event::AgentDisconnected);
     world.connect("c", snapshot(6, Vec::new()));
     world
 }
@@ -53,7 +53,7 @@ fn a_snapshot_without_pods_drains_no_node_although_a_second_one_matches() {
     world.send_snapshot("c", snapshot(6, Vec::new()));
     world.run_to(24 * 3_600_000);
     assert_eq!(world.drained().len(), 0);
-    world.handle(Event::QuarantineReleased { cluster: text("c") });
+    world.handle(Event::QuarantineReleased);
     world.run_to(world.now + 60_000);
     assert_eq!(world.drained().len(), 6);
 }
@@ -91,7 +91,7 @@ fn a_matching_snapshot_that_arrives_too_early_does_not_count() {
 fn an_operator_releases_the_state_reported_since() {
     let mut world = agent_that_lost_its_pods(50);
     world.observe("c", Object::Pod(bound_to("m0", pod("p0", 100))));
-    world.handle(Event::QuarantineReleased { cluster: text("c") });
+    world.handle(Event::QuarantineReleased);
     assert_eq!(world.controller.view(&text("c")).map(|view| (view.synced, view.pods)), Some((true, 1)));
     world.run_to(140_000);
     // The pod that was reported during quarantine keeps its node.
@@ -523,8 +523,8 @@ fn with_disruption_in_shadow_mode_launches_go_on_and_voluntary_removals_are_reco
 #[test]
 fn with_disruption_in_shadow_mode_interruptions_are_followed() {
     let mut world = everything_to_do_in_shadow_disruption();
-    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    world.handle(Event::Interrupted { cluster, provider_id, kind: SpotInterrupted, ends: None });
+    let provider_id = claim("m0").provider_id;
+    world.handle(Event::Interrupted { provider_id, kind: SpotInterrupted, ends: None });
     world.run_to(180_000);
     assert_eq!(world.drained(), [text("m0")].into());
 }

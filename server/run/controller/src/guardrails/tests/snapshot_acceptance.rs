@@ -252,7 +252,7 @@ fn twice(rule: QuarantineRule, lacking: &ClusterSnapshot, listed: &[usize], agai
     };
     let instances = listed.iter().map(instance).collect();
     let listing = Box::new(Listing { requested_at: Timestamp::from_millis(130_000), complete: true, instances });
-    world.handle(Event::Listed { cluster: text("c"), listing });
+    world.handle(Event::Listed(listing));
     world.run_to(again_at);
     world.send_snapshot("c", lacking.clone());
     world
@@ -299,7 +299,7 @@ fn an_existing_namespace_that_lost_all_pods_is_held_although_daemon_sets_are_com
 fn after_a_restart_no_second_source_suffices_for_pods_because_they_are_unknown() {
     let mut world = Fixture::new(|_| {});
     let counts = ObjectCounts { nodes: 10, claims: 10, pools: 1, pods: 100, pending: 0, machines: 0 };
-    world.handle(Event::CountsLoaded { cluster: text("c"), counts });
+    world.handle(Event::CountsLoaded(counts));
     let few = || ClusterSnapshot { pods: daemon_pods(10).chain(running(10, 3)).collect(), ..whole(0) };
     world.connect("c", few());
     world.run_to(10 * MINUTE);
@@ -343,7 +343,7 @@ fn pending_pods_do_not_hide_the_loss_of_bound_ones() {
     // After a restart.
     let mut world = Fixture::new(|_| {});
     let counts = ObjectCounts { nodes: 6, claims: 6, pools: 1, pods: 30, pending: 60, machines: 0 };
-    world.handle(Event::CountsLoaded { cluster: text("c"), counts });
+    world.handle(Event::CountsLoaded(counts));
     world.connect("c", snapshot(6, waiting("batch").collect()));
     let why = quarantine(&world).unwrap_or_default();
     assert!(why.contains("lacks 30 of 30 bound pods"), "{why}");
@@ -439,9 +439,9 @@ fn a_loss_of_pools_is_accepted_when_their_claims_are_being_deleted() {
 /// persisted these counts, or none.
 fn restarted(written: Option<ObjectCounts>) -> Fixture {
     let mut world = Fixture::new(|_| {});
-    let remembered = written.map(|counts| Event::CountsLoaded { cluster: text("c"), counts });
+    let remembered = written.map(Event::CountsLoaded);
     remembered.into_iter().for_each(|event| world.handle(event));
-    world.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
+    world.handle(Event::LeaseAcquired { uid: text("uid-1"), launches: Vec::new() });
     world.connect("c", snapshot(6, Vec::new()));
     world.run_to(10 * MINUTE);
     world

@@ -38,8 +38,8 @@ fn recorded(world: &Fixture) -> Vec<RecordedReplacement> {
 /// The process that takes over at `seconds` with these records and sees `shown`.
 fn next_owner(mut world: Fixture, seconds: i64, read: ReplacementsRead, shown: ClusterSnapshot) -> Fixture {
     world.now = seconds * 1_000;
-    world.handle(Event::ReplacementsLoaded { cluster: text("c"), read: Box::new(read) });
-    world.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
+    world.handle(Event::ReplacementsLoaded(Box::new(read)));
+    world.handle(Event::LeaseAcquired { uid: text("uid-1"), launches: Vec::new() });
     world.connect("c", shown);
     world
 }

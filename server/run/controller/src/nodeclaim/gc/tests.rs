@@ -23,11 +23,11 @@ fn controller_by(settings: Settings, ready: bool) -> SynchronousController {
         nodes: vec![node],
         ..ClusterSnapshot::default()
     };
-    let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
+    let adopted = Event::LeaseAcquired { uid: text("uid-1"), launches: Vec::new() };
     controller.handle(adopted, Timestamp::from_millis(0));
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(0));
     let observation = Observation::Snapshot(Box::new(snapshot));
-    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(0));
+    controller.handle(Event::Observed(observation), Timestamp::from_millis(0));
     controller
 }
 
@@ -50,7 +50,7 @@ fn listed(
 ) -> Vec<Effect> {
     let asked = Timestamp::from_millis(second * 1_000);
     let listing = Box::new(Listing { requested_at: asked, complete, instances: instances.to_vec() });
-    controller.handle(Event::Listed { cluster: text("c"), listing }, asked)
+    controller.handle(Event::Listed(listing), asked)
 }
 
 fn ended(effects: &[Effect]) -> Vec<&str> {
@@ -115,7 +115,7 @@ fn asked(effects: &[Effect]) -> Vec<&str> {
 
 /// The cloud answers about `m0`.
 fn answered(controller: &mut SynchronousController, second: i64, found: Inspection) -> Vec<Effect> {
-    let sent = Event::Inspected { cluster: text("c"), provider_id: known().provider_id, found };
+    let sent = Event::Inspected { provider_id: known().provider_id, found };
     controller.handle(sent, Timestamp::from_millis(second * 1_000))
 }
 
@@ -146,7 +146,7 @@ fn a_ready_node_is_not_deleted_until_it_is_not_ready() {
     assert!(held[0].reason.contains("its Node is ready: check that they belong to the right account"), "{held:?}");
     let lost = NodeRecord { ready: false, ..node("m0") };
     let seen = Observation::upsert(Object::Node(lost));
-    controller.handle(Event::Observed { cluster: text("c"), observation: seen }, Timestamp::from_millis(170_000));
+    controller.handle(Event::Observed(seen), Timestamp::from_millis(170_000));
     assert_eq!(asked(&listed(&mut controller, 200, true, &[])), ["m0"]);
     assert_eq!(removed(&answered(&mut controller, 201, Inspection::Unknown)), ["m0"]);
 }
@@ -173,16 +173,16 @@ fn a_refused_termination_keeps_the_claim_and_is_retried() {
     // It has been empty for 30 s.
     let mut effects = controller.handle(Event::Tick, Timestamp::from_millis(40_000));
     while let Some((event, at)) = effects.iter().find_map(|effect| match effect {
-        Effect::RecordDecision(decision) => Some((Event::Recorded { decision: decision.id }, 41_000)),
+        Effect::RecordDecision(decision) => Some((Event::Recorded(decision.id), 41_000)),
         Effect::Instruct { id, instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => {
-            Some((Event::InstructionAcked { cluster: text("c"), instruction: *id }, 42_000))
+            Some((Event::InstructionAcked(*id), 42_000))
         }
         _ => None,
     }) {
         effects = controller.handle(event, Timestamp::from_millis(at));
     }
     assert_eq!(ended(&effects), ["aws:///z/i-m0"]);
-    let refused = Event::TerminateRefused { cluster: text("c"), claim: text("m0"), provider_id: known().provider_id };
+    let refused = Event::TerminateRefused { claim: text("m0"), provider_id: known().provider_id };
     let effects = controller.handle(refused, Timestamp::from_millis(43_000));
     assert!(removed(&effects).is_empty());
     let sent = effects.iter().any(|effect| match effect {
@@ -232,14 +232,14 @@ fn recovered(listed_ones: &[&str], complete: bool) -> Vec<ClaimName> {
         planned: None,
     });
     let mut controller = SynchronousController::new(Settings::default(), one_machine);
-    let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: launches.into() };
+    let adopted = Event::LeaseAcquired { uid: text("uid-1"), launches: launches.into() };
     controller.handle(adopted, Timestamp::from_millis(0));
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(0));
     let snapshot = ClusterSnapshot { pools: vec![pool()], nodes: vec![node("a")], ..ClusterSnapshot::default() };
     let vouched = Observation::Snapshot(Box::new(snapshot));
-    controller.handle(Event::Observed { cluster: text("c"), observation: vouched.clone() }, Timestamp::from_millis(0));
+    controller.handle(Event::Observed(vouched.clone()), Timestamp::from_millis(0));
     // The snapshot is quarantined for a minute, and accepted when it is repeated.
-    controller.handle(Event::Observed { cluster: text("c"), observation: vouched }, Timestamp::from_millis(61_000));
+    controller.handle(Event::Observed(vouched), Timestamp::from_millis(61_000));
     let instances: Vec<ListedInstance> = listed_ones.iter().map(|name| instance(name, "uid-1")).collect();
     let mut asked = Vec::new();
     for second in [70, 129, 130] {

@@ -37,9 +37,9 @@ fn taken_over_by(mut settings: Settings, snapshot: ClusterSnapshot) -> Synchrono
     settings.guardrails.quarantine.block_percent = 0;
     settings.guardrails.quarantine.block_for = Millis::from_mins(1);
     let mut controller = SynchronousController::new(settings, one_machine);
-    let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
+    let adopted = Event::LeaseAcquired { uid: text("uid-1"), launches: Vec::new() };
     controller.handle(adopted, Timestamp::from_millis(0));
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
+    controller.handle(Event::AgentConnected, Timestamp::from_millis(0));
     observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
     controller
 }
@@ -52,11 +52,11 @@ fn with_strays(claimed: &[&str]) -> SynchronousController {
 
 /// An operator confirms what the agent reports, which switches off the guards against its absences.
 fn confirm(controller: &mut SynchronousController, second: i64) -> Vec<Effect> {
-    controller.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp::from_millis(second * 1_000))
+    controller.handle(Event::QuarantineReleased, Timestamp::from_millis(second * 1_000))
 }
 
 fn observe(controller: &mut SynchronousController, second: i64, observation: Observation) -> Vec<Effect> {
-    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(second * 1_000))
+    controller.handle(Event::Observed(observation), Timestamp::from_millis(second * 1_000))
 }
 
 /// The finalizers of a NodeClaim are removed and it is deleted.
@@ -71,7 +71,7 @@ fn list(controller: &mut SynchronousController, second: i64) -> Vec<Effect> {
 fn list_these(controller: &mut SynchronousController, second: i64, instances: Vec<ListedInstance>) -> Vec<Effect> {
     let asked = Timestamp::from_millis(second * 1_000);
     let listing = Box::new(Listing { requested_at: asked, complete: true, instances });
-    controller.handle(Event::Listed { cluster: text("c"), listing }, asked)
+    controller.handle(Event::Listed(listing), asked)
 }
 
 /// The instance `name`, launched for the NodeClaim `claim`.
@@ -121,13 +121,13 @@ fn a_machine_whose_claim_was_removed_by_force_is_drained_and_terminated() {
     assert_eq!(drained(&effects), ["m1 on n-m1"]);
     assert!(terminated(&effects).is_empty(), "pods run on it");
     let drain = instructions(&effects).into_iter().find(|(_, sent)| matches!(sent, Instruction::Drain { .. }));
-    let over = Event::InstructionAcked { cluster: text("c"), instruction: drain.unwrap().0 };
+    let over = Event::InstructionAcked(drain.unwrap().0);
     let effects = controller.handle(over, Timestamp::from_millis(80_000));
     assert_eq!(terminated(&effects), ["aws:///z/i-m1"]);
-    let gone = Event::InstanceGone { cluster: text("c"), provider_id: text("aws:///z/i-m1") };
+    let gone = Event::InstanceGone(text("aws:///z/i-m1"));
     let effects = controller.handle(gone, Timestamp::from_millis(90_000));
     let last = instructions(&effects).into_iter().find(|(_, sent)| matches!(sent, Instruction::DeleteClaim { .. }));
-    let done = Event::InstructionAcked { cluster: text("c"), instruction: last.unwrap().0 };
+    let done = Event::InstructionAcked(last.unwrap().0);
     let effects = controller.handle(done, Timestamp::from_millis(91_000));
     assert!(effects.iter().any(|effect| matches!(effect, Effect::CloseLaunch { claim, .. } if claim.as_ref() == "m1")));
     assert!(controller.state(&text("c")).unwrap().claim(&text("m1")).is_none());
@@ -174,7 +174,7 @@ fn a_drain_that_has_begun_goes_on_when_the_claim_is_observed_again() {
     let effects = list(&mut controller, 70);
     let drain = instructions(&effects).into_iter().find(|(_, sent)| matches!(sent, Instruction::Drain { .. }));
     observe(&mut controller, 71, Observation::upsert(Object::Claim(claim("m1"))));
-    let over = Event::InstructionAcked { cluster: text("c"), instruction: drain.unwrap().0 };
+    let over = Event::InstructionAcked(drain.unwrap().0);
     assert_eq!(terminated(&controller.handle(over, Timestamp::from_millis(80_000))), ["aws:///z/i-m1"]);
 }
 
@@ -189,7 +189,7 @@ fn an_orphaned_instance_with_a_node_is_drained() {
     assert_eq!((drained(&effects), terminated(&effects)), (vec!["m1 on n-m1".to_owned()], Vec::new()));
     assert_eq!(planned(&guarded.handle(Event::Tick, Timestamp::from_millis(71_000))), [&key("on-m1")]);
     let drain = instructions(&effects)[0].0;
-    let over = Event::InstructionAcked { cluster: text("c"), instruction: drain };
+    let over = Event::InstructionAcked(drain);
     assert_eq!(terminated(&guarded.handle(over, Timestamp::from_millis(80_000))), ["aws:///z/i-m1"]);
     // Sabotage: the agent hides its Node and its pod. Nothing shows that it is in use, and it is terminated.
     let effects = collected(&mut controller(&["m0", "m2", "m3"]));
@@ -222,7 +222,7 @@ fn an_orphaned_instance_without_observed_node_is_kept_while_a_pod_may_run_on_it(
 #[test]
 fn sabotage_when_an_operator_overrules_the_guard_such_an_instance_is_terminated_under_its_pod() {
     let (mut controller, _) = unshown();
-    let confirmed = Event::RemovalsConfirmed { cluster: text("c") };
+    let confirmed = Event::RemovalsConfirmed;
     let confirmed = controller.handle(confirmed, Timestamp::from_millis(110_000));
     let effects = [confirmed, controller.handle(Event::Tick, Timestamp::from_millis(140_000))].concat();
     assert_eq!(terminated(&effects), ["aws:///z/i-m1"]);
@@ -382,18 +382,16 @@ fn instances_that_ended_while_the_snapshot_was_empty_do_not_block_adoption() {
         state: LaunchState::Launched { provider_id: ProviderId::from(format!("aws:///z/i-{name}")) },
         planned: None,
     };
-    let again =
-        Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: NAMES.iter().map(row).collect() };
+    let again = Event::LeaseAcquired { uid: text("uid-1"), launches: NAMES.iter().map(row).collect() };
     controller.handle(again, Timestamp::from_millis(5_000));
     let nothing =
         || Observation::Snapshot(Box::new(ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() }));
     observe(&mut controller, 6, nothing());
     for name in ["m1", "m2", "m3"] {
         let provider_id = ProviderId::from(format!("aws:///z/i-{name}"));
-        let effects =
-            controller.handle(Event::InstanceGone { cluster: text("c"), provider_id }, Timestamp::from_millis(30_000));
+        let effects = controller.handle(Event::InstanceGone(provider_id), Timestamp::from_millis(30_000));
         let instruction = instructions(&effects)[0].0;
-        controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp::from_millis(30_000));
+        controller.handle(Event::InstructionAcked(instruction), Timestamp::from_millis(30_000));
     }
     // The second snapshot agrees after a minute, and is accepted.
     observe(&mut controller, 67, nothing());

@@ -19,10 +19,10 @@ fn controller(region: &str, disabled_guards: DisabledGuards) -> SynchronousContr
         nodes: vec![node("m0")],
         ..ClusterSnapshot::default()
     };
-    let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
+    let adopted = Event::LeaseAcquired { uid: text("uid-1"), launches: Vec::new() };
     let observation = Observation::Snapshot(Box::new(snapshot));
-    let seen = Event::Observed { cluster: text("c"), observation };
-    for event in [adopted, Event::AgentConnected { cluster: text("c") }, seen] {
+    let seen = Event::Observed(observation);
+    for event in [adopted, Event::AgentConnected, seen] {
         controller.handle(event, Timestamp::default());
     }
     controller
@@ -35,18 +35,18 @@ fn at(second: i64) -> Timestamp {
 /// A complete listing without any instance.
 fn list_nothing(controller: &mut SynchronousController, second: i64) -> Vec<Effect> {
     let listing = Box::new(Listing { requested_at: at(second), complete: true, instances: Vec::new() });
-    controller.handle(Event::Listed { cluster: text("c"), listing }, at(second))
+    controller.handle(Event::Listed(listing), at(second))
 }
 
 /// The kubelet of `m0` does not report any more.
 fn stop_kubelet(controller: &mut SynchronousController, second: i64) {
     let observation = Observation::upsert(Object::Node(NodeRecord { ready: false, ..node("m0") }));
-    controller.handle(Event::Observed { cluster: text("c"), observation }, at(second));
+    controller.handle(Event::Observed(observation), at(second));
 }
 
 fn answer(controller: &mut SynchronousController, second: i64) -> Vec<Effect> {
     let provider_id = ProviderId::from("aws:///z/i-m0");
-    controller.handle(Event::Inspected { cluster: text("c"), provider_id, found: Inspection::Unknown }, at(second))
+    controller.handle(Event::Inspected { provider_id, found: Inspection::Unknown }, at(second))
 }
 
 fn is_inspected(effects: &[Effect]) -> bool {
@@ -107,9 +107,9 @@ fn terminate(controller: &mut SynchronousController) {
     let mut effects = controller.handle(Event::Tick, at(40));
     let follows = |effects: &[Effect]| {
         effects.iter().find_map(|effect| match effect {
-            Effect::RecordDecision(decision) => Some((Event::Recorded { decision: decision.id }, at(41))),
+            Effect::RecordDecision(decision) => Some((Event::Recorded(decision.id), at(41))),
             Effect::Instruct { id, instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => {
-                Some((Event::InstructionAcked { cluster: text("c"), instruction: *id }, at(42)))
+                Some((Event::InstructionAcked(*id), at(42)))
             }
             _ => None,
         })
@@ -133,7 +133,7 @@ fn a_termination_that_finds_no_instance_is_held_until_an_operator_confirms_it() 
     // The termination is repeated after five minutes.
     let again = controller.handle(Event::Tick, at(44 + 300));
     assert!(is_terminated(&again));
-    controller.handle(Event::RemovalsConfirmed { cluster: text("c") }, at(345));
+    controller.handle(Event::RemovalsConfirmed, at(345));
     assert!(is_deleted(&answer(&mut controller, 346)));
 }
 

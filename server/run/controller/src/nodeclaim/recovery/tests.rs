@@ -57,13 +57,11 @@ fn acquire_lease(
     launches: Vec<OpenLaunch>,
     snapshot: ClusterSnapshot,
 ) -> Vec<Effect> {
-    let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches };
+    let adopted = Event::LeaseAcquired { uid: text("uid-1"), launches };
     let mut effects = controller.handle(adopted, Timestamp::from_millis(100_000));
-    effects.extend(controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(100_000)));
+    effects.extend(controller.handle(Event::AgentConnected, Timestamp::from_millis(100_000)));
     let observation = Observation::Snapshot(Box::new(snapshot));
-    effects.extend(
-        controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(100_100)),
-    );
+    effects.extend(controller.handle(Event::Observed(observation), Timestamp::from_millis(100_100)));
     effects
 }
 
@@ -77,7 +75,7 @@ fn elsewhere() -> ClusterSnapshot {
 }
 
 fn acked(controller: &mut SynchronousController, instruction: InstructionId) -> Vec<Effect> {
-    controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp::from_millis(101_000))
+    controller.handle(Event::InstructionAcked(instruction), Timestamp::from_millis(101_000))
 }
 
 fn closed(effects: &[Effect]) -> Vec<&ClaimName> {
@@ -121,7 +119,7 @@ fn a_repeated_launch_uses_its_recorded_settings_and_a_new_attempt_the_current_on
     assert_eq!(orders(&effects)[0].terms.as_ref(), "subnet-a");
     let failure = model::LaunchFailure::Refused { code: text("c"), message: String::new(), retryable: true };
     let claim = decided.machine.claim.name;
-    let failed = Event::LaunchFailed { cluster: text("c"), claim, attempt: 1, failure };
+    let failed = Event::LaunchFailed { claim, attempt: 1, failure };
     let effects = controller.handle(failed, Timestamp::from_millis(101_000));
     let again = effects.iter().find_map(|effect| match effect {
         Effect::Relaunch(decided) => Some(&decided.machine.launch),
@@ -222,7 +220,6 @@ fn an_instance_missing_in_its_claim_is_described_and_written_into_the_claim() {
 /// The cloud has the instance `i-9` for this NodeClaim.
 fn runs(claim: ClaimName) -> Event {
     Event::Launched(Box::new(Launched {
-        cluster: text("c"),
         claim,
         attempt: 1,
         provider_id: text("aws:///z/i-9"),
@@ -249,7 +246,7 @@ fn a_claim_that_was_launched_while_its_pool_was_not_observed_gets_its_capacity_w
     let written = ClaimRecord { name, pool: of, ours, provider_id, labels, ..ClaimRecord::default() };
     acked(&mut controller, *id);
     let mut shown = |second: i64, object: Object| {
-        let seen = Event::Observed { cluster: text("c"), observation: Observation::upsert(object) };
+        let seen = Event::Observed(Observation::upsert(object));
         controller.handle(seen, Timestamp::from_millis(second * 1_000))
     };
     assert!(instructions(&shown(102, Object::Claim(written.clone()))).is_empty(), "nothing is known yet");
@@ -285,7 +282,7 @@ fn listed_twice(controller: &mut SynchronousController, claim: &ClaimName) -> Ve
             complete: true,
             instances: instances.clone(),
         };
-        controller.handle(Event::Listed { cluster: text("c"), listing: Box::new(listing) }, Timestamp::from_millis(at))
+        controller.handle(Event::Listed(Box::new(listing)), Timestamp::from_millis(at))
     };
     [list(110_000), list(170_000)].concat()
 }
@@ -307,7 +304,7 @@ fn an_instance_without_claim_is_described_and_terminated_if_the_cloud_lists_it()
 fn a_launch_without_claim_and_instance_is_closed() {
     let decided = decided();
     let (mut controller, _) = successor(vec![launched(&decided, "aws:///z/i-9")], elsewhere());
-    let gone = Event::InstanceGone { cluster: text("c"), provider_id: text("aws:///z/i-9") };
+    let gone = Event::InstanceGone(text("aws:///z/i-9"));
     let effects = controller.handle(gone, Timestamp::from_millis(100_500));
     let sent = instructions(&effects);
     assert!(matches!(sent.as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{sent:?}");
@@ -393,7 +390,6 @@ fn the_state_of_a_released_cluster_is_discarded() {
     assert!(controller.view(&text("c")).is_none());
     // A late answer has no effect.
     let late = Event::LaunchFailed {
-        cluster: text("c"),
         claim: order.claim,
         attempt: 1,
         failure: model::LaunchFailure::InsufficientCapacity { unavailable: Vec::new() },
@@ -415,7 +411,7 @@ fn a_first_snapshot_without_most_machines_terminates_nothing_until_an_operator_c
     assert_eq!(ended(&listed_twice(&mut controller, &nobody)), 0);
     // Sabotage: the confirmation switches the guard off, and the incomplete snapshot terminates
     // every instance: the three, and the orphaned one.
-    controller.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp::from_millis(102_000));
+    controller.handle(Event::QuarantineReleased, Timestamp::from_millis(102_000));
     assert_eq!(ended(&listed_twice(&mut controller, &nobody)), 4);
 }
 
@@ -435,16 +431,13 @@ fn an_empty_first_snapshot_is_not_accepted_while_launches_are_recorded() {
         // A second one, 60 s later, agrees: the snapshot is accepted, and still no proof that the
         // instance is orphaned.
         let observation = Observation::Snapshot(Box::new(cluster(ClusterSnapshot::default())));
-        let again = Event::Observed { cluster: text("c"), observation };
+        let again = Event::Observed(observation);
         let effects = controller.handle(again, Timestamp::from_millis(160_100));
         assert!(quarantine(&controller).is_none());
         assert_eq!(findings(&effects), vec![&Finding::ClaimsMissing { missing: 1, of: 1 }]);
         assert!(instructions(&effects).is_empty() && orders(&effects).is_empty(), "{effects:?}");
         // As soon as a snapshot has objects, the launches are recovered.
-        let shown = Event::Observed {
-            cluster: text("c"),
-            observation: Observation::upsert(Object::Pod(bound_to("m9", pod("z", 100)))),
-        };
+        let shown = Event::Observed(Observation::upsert(Object::Pod(bound_to("m9", pod("z", 100)))));
         let effects = controller.handle(shown, Timestamp::from_millis(170_000));
         assert!(!effects.is_empty(), "{left:?}");
         let acts = |effect: &Effect| matches!(effect, Effect::Describe { .. } | Effect::Instruct { .. });

@@ -4,7 +4,7 @@ use crate::search_allowance::{SearchSettings, SearchTotals};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
 use crate::{Decision, Effect, Event, PlanError, PlanJob, PlanOutcome, Settings};
-use cluster::testing::{key, pod, pool, text};
+use cluster::testing::{key, pod, pool};
 use cluster::{ClusterSnapshot, Key, Object, Observation};
 use model::input::PlanningInput;
 use model::plan::Plan;
@@ -40,11 +40,11 @@ fn pending_in(clusters: &[&str], settings: Settings) -> SynchronousController {
     let mut controller = SynchronousController::new(settings, planner);
     controller.stalled = true;
     for cluster in clusters {
-        controller.handle(Event::AgentConnected { cluster: text(cluster) }, at(0));
+        controller.handle(Event::AgentConnected.of(*cluster), at(0));
         let pods = vec![pod("a", 500), pod("b", 500)];
         let snapshot = ClusterSnapshot { pools: vec![pool()], pods, ..ClusterSnapshot::default() };
         let observation = Observation::Snapshot(Box::new(snapshot));
-        controller.handle(Event::Observed { cluster: text(cluster), observation }, at(0));
+        controller.handle(Event::Observed(observation).of(*cluster), at(0));
     }
     controller
 }
@@ -60,7 +60,7 @@ fn searching() -> SynchronousController {
 
 fn add_pod(controller: &mut SynchronousController, name: &str, now: i64) {
     let observation = Observation::upsert(Object::Pod(pod(name, 500)));
-    controller.handle(Event::Observed { cluster: text("c"), observation }, at(now));
+    controller.handle(Event::Observed(observation), at(now));
 }
 
 fn requests(controller: &SynchronousController) -> Vec<String> {
@@ -138,7 +138,7 @@ fn a_search_for_other_pods_than_those_of_the_window_is_not_used() {
     let mut controller = searching();
     controller.plan_waiting(at(700));
     let deleted = Observation::Delete(Key::Pod(key("b")));
-    controller.handle(Event::Observed { cluster: text("c"), observation: deleted }, at(900));
+    controller.handle(Event::Observed(deleted), at(900));
     controller.handle(Event::Tick, at(1_000));
     assert_eq!(requests(&controller), ["c: first packing"]);
     assert_eq!(decided(&controller.plan_waiting(at(1_010))), ["a: 0.01, 0 steps"]);
@@ -173,10 +173,10 @@ fn a_search_that_the_planner_rejects_is_replaced_by_the_first_packing() {
     let mut controller = SynchronousController::new(with_search(), |input| {
         if input.policy.search_steps > 0 { Err(PlanError::Panicked) } else { planner(input) }
     });
-    controller.handle(Event::AgentConnected { cluster: text("c") }, at(0));
+    controller.handle(Event::AgentConnected, at(0));
     let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
     let observation = Observation::Snapshot(Box::new(snapshot));
-    controller.handle(Event::Observed { cluster: text("c"), observation }, at(0));
+    controller.handle(Event::Observed(observation), at(0));
     controller.handle(Event::Tick, at(250));
     assert_eq!(decided(&controller.handle(Event::Tick, at(1_000))), ["a: 0.01, 0 steps"]);
     assert_eq!(counts(&controller), [1, 0, 0, 0, 1]);
@@ -189,10 +189,10 @@ fn a_packing_that_takes_too_many_steps_is_not_searched_and_not_used() {
     let limits: Vec<u64> = controller.waiting.iter().map(|request| request.input.policy.step_limit).collect();
     assert_eq!(limits, [1_000_000]);
     let mut unsearched = SynchronousController::new(with_search(), one_machine);
-    unsearched.handle(Event::AgentConnected { cluster: text("c") }, at(0));
+    unsearched.handle(Event::AgentConnected, at(0));
     let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
     let observation = Observation::Snapshot(Box::new(snapshot));
-    unsearched.handle(Event::Observed { cluster: text("c"), observation }, at(0));
+    unsearched.handle(Event::Observed(observation), at(0));
     unsearched.handle(Event::Tick, at(250));
     let [line] = &decided(&unsearched.handle(Event::Tick, at(1_000)))[..] else { panic!("one decision") };
     assert!(line.ends_with(", 0 steps"), "{line}");

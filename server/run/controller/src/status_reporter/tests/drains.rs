@@ -95,9 +95,9 @@ fn resumed(reason: &str) -> Vec<String> {
     shown.nodes[0].taints.push(taint);
     shown.nodes[0].drain = Some(RecordedDrain { claim: text("m0"), deadline: None, reason: text(reason) });
     let mut world = Fixture::new(snapshot(&[]), Settings::default());
-    world.handle(1_000, Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
+    world.handle(1_000, Event::LeaseAcquired { uid: text("uid-1"), launches: Vec::new() });
     let observation = Observation::Snapshot(Box::new(shown));
-    let effects = world.handle(2_000, Event::Observed { cluster: text("c"), observation });
+    let effects = world.handle(2_000, Event::Observed(observation));
     let drains = effects.iter().filter_map(|effect| match effect {
         Effect::Instruct { instruction, .. } => match instruction.as_ref() {
             Instruction::Drain { reason, .. } => Some(reason.to_string()),

@@ -14,15 +14,15 @@ fn told(kind: InterruptionKind) -> (Fixture, Option<u64>) {
     }
     let mut world = Fixture::new(shown, Settings::default());
     world.events.clear();
-    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    let mut effects = world.handle(2_000, Event::Interrupted { cluster, provider_id, kind, ends: None });
+    let provider_id = claim("m0").provider_id;
+    let mut effects = world.handle(2_000, Event::Interrupted { provider_id, kind, ends: None });
     let asked = effects.iter().find_map(|effect| match effect {
         Effect::ConfirmNotices { notices, .. } => Some(notices.clone()),
         _ => None,
     });
     if let Some(asked) = asked {
         let answer = NoticeAnswer::Shown(asked.iter().cloned().collect());
-        effects.extend(world.handle(2_000, Event::NoticesAnswered { cluster: text("c"), asked, answer }));
+        effects.extend(world.handle(2_000, Event::NoticesAnswered { asked, answer }));
     }
     // The pass after the notice.
     world.tick(4_000);

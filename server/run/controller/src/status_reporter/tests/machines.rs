@@ -20,13 +20,13 @@ fn deciding() -> (Fixture, Decision) {
 /// Acknowledges all instructions for machines among `effects`.
 fn acked(world: &mut Fixture, at: i64, effects: &[Effect]) -> Vec<Effect> {
     let sent: Vec<InstructionId> = instructions(effects).iter().map(|(id, _)| *id).collect();
-    let ack = |id| Event::InstructionAcked { cluster: text("c"), instruction: id };
+    let ack = |id| Event::InstructionAcked(id);
     sent.into_iter().flat_map(|id| world.handle(at, ack(id))).collect()
 }
 
 /// The order of the launch, whose NodeClaim was created at 5 s.
 fn ordered(world: &mut Fixture, decision: &Decision) -> LaunchOrder {
-    let effects = world.handle(4_000, Event::Recorded { decision: decision.id });
+    let effects = world.handle(4_000, Event::Recorded(decision.id));
     let effects = acked(world, 5_000, &effects);
     orders(&effects)[0].clone()
 }
@@ -95,7 +95,7 @@ fn a_launch_without_capacity_names_its_decision_and_no_price() {
     let order = ordered(&mut world, &decision);
     let failure = LaunchFailure::InsufficientCapacity { unavailable: Vec::new() };
     let (claim, attempt) = (order.claim.clone(), order.attempt);
-    world.handle(6_000, Event::LaunchFailed { cluster: text("c"), claim, attempt, failure });
+    world.handle(6_000, Event::LaunchFailed { claim, attempt, failure });
     world.tick(7_000);
     let said = format!(
         "nodeclaim/{}: the cloud has no capacity for any launch option (decision {})",
@@ -118,7 +118,7 @@ fn taken_over(recorded: bool) -> Vec<String> {
     };
     let mut world = Fixture::new(snapshot(&[]), Settings { identity: 2, first_number: 1_000, ..Settings::default() });
     let launches = if recorded { vec![open] } else { Vec::new() };
-    world.handle(10_000, Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches });
+    world.handle(10_000, Event::LeaseAcquired { uid: text("uid-1"), launches });
     let mut young = young_node(Vec::new());
     young.labels.insert(text(REGISTERED), text("true"));
     let shown = ClusterSnapshot { claims: vec![claim], nodes: vec![young.clone()], ..snapshot(&[]) };
@@ -147,7 +147,7 @@ fn a_class_that_is_deleted_names_how_many_node_claims_it_waits_for_once() {
     let said = ["ec2nodeclass/default: waits for 2 NodeClaims to end, m0 among them"];
     assert_eq!(world.said(EventReason::WaitingOnNodeClaimTermination), said);
     // Another number within two minutes is the same Event.
-    world.handle(4_000, Event::InstanceGone { cluster: text("c"), provider_id: claim("m0").provider_id });
+    world.handle(4_000, Event::InstanceGone(claim("m0").provider_id));
     world.observe(4_000, Observation::Delete(Key::Claim(text("m0"))));
     world.tick(6_000);
     assert_eq!(world.said(EventReason::WaitingOnNodeClaimTermination), said);

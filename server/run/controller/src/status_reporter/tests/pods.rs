@@ -37,7 +37,7 @@ fn later_decisions_with_the_same_reasons_repeat_the_event_of_a_pod_after_five_mi
         // Another pod every ten seconds: all of them are planned again.
         let pod = pod(&format!("p{}", second / 10), 100 + second / 10);
         let observation = Observation::upsert(Object::Pod(pod));
-        let mut effects = world.handle(second * 1_000, Event::Observed { cluster: text("c"), observation });
+        let mut effects = world.handle(second * 1_000, Event::Observed(observation));
         effects.extend(world.tick(second * 1_000 + 500));
         decisions.extend(decision_of(&effects).map(|decision| decision.id.0));
     }

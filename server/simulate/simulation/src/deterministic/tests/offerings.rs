@@ -134,7 +134,7 @@ impl Fleet {
         };
         runner.fence.extend(&lease, runner.fence.now(), DAY);
         let settings = ClusterSettings { region: Arc::clone(region), scope: scope(), seed: process as u64 };
-        let cluster = OwnedCluster::new(name.clone(), lease, &settings);
+        let cluster = OwnedCluster::new(name, lease, &settings);
         self.clusters.push((cluster, process, None));
         // Spread over a minute, as retries of clusters are.
         let from = if number == 0 { 0 } else { OTHERS_MS + i64::try_from(number).unwrap() * MINUTE / 1_000 };
@@ -146,12 +146,12 @@ impl Fleet {
         snapshot.pools = vec![pool(catalogue, Resources::new())];
         let observation = Observation::Snapshot(Box::new(snapshot));
         let events = [
-            Event::LeaseAcquired { cluster: name.clone(), uid: "uid".into(), launches: Vec::new() },
-            Event::AgentConnected { cluster: name.clone() },
-            Event::Observed { cluster: name, observation },
+            Event::LeaseAcquired { uid: "uid".into(), launches: Vec::new() },
+            Event::AgentConnected,
+            Event::Observed(observation),
         ];
         for event in events {
-            self.add(from, Work::Input(number, ClusterInput::Event(Box::new(event))));
+            self.add(from, Work::Input(number, ClusterInput::Event(event)));
         }
     }
 
@@ -205,7 +205,6 @@ impl Fleet {
     }
 
     fn carry_out(&mut self, cluster: usize, process: usize, output: Output) {
-        let name = ClusterName::from(format!("c{cluster}"));
         let event = match output {
             Output::Call(call) => {
                 let is_launch = matches!(&call, Call::RunCommand { command, .. }
@@ -213,10 +212,10 @@ impl Fleet {
                 return self.add(if is_launch { CLOUD_MS } else { STORE_MS }, Work::Call(cluster, call));
             }
             Output::Plan(job) => Event::Planned(Box::new(self.processes[process].worker.answer(job.into_request()))),
-            Output::Instruct { id, .. } => Event::InstructionAcked { cluster: name, instruction: id },
+            Output::Instruct { id, .. } => Event::InstructionAcked(id),
             Output::Accept { .. } | Output::Refuse { .. } | Output::Resync { .. } | Output::PublishView(_) => return,
         };
-        self.add(STORE_MS, Work::Input(cluster, ClusterInput::Event(Box::new(event))));
+        self.add(STORE_MS, Work::Input(cluster, ClusterInput::Event(event)));
     }
 
     fn call(&mut self, cluster: usize, call: Call) {
@@ -224,7 +223,7 @@ impl Fleet {
         let answer = runner.run(call).now_or_never().expect("store and cloud answer at once");
         let input = match answer {
             Input::CommandEnded { id, outcome, .. } => ClusterInput::CommandEnded { id, outcome },
-            Input::ClusterEvent(event) => ClusterInput::Event(event),
+            Input::ClusterEvent(event) => ClusterInput::Event(event.event),
             _ => return,
         };
         self.add(STORE_MS, Work::Input(cluster, input));
