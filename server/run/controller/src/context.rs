@@ -8,7 +8,7 @@ use super::provisioning::PlanNumber;
 use super::region_state::{LazyGuardrails, RegionState};
 use super::search_allowance::SearchAllowance;
 use super::unavailable_offerings::UnavailableOfferings;
-use super::{Effect, Finding, Settings};
+use super::{ClusterCall, Effect, Finding, Settings};
 use crate::disruption_allowance::DisruptionAllowance;
 use model::{ClusterName, Text, Timestamp};
 
@@ -56,8 +56,13 @@ impl<'c> Context<'c> {
         self.guardrails = self.region.guardrails(self.locked, self.now);
     }
 
+    /// Has the store or the cloud called.
+    pub fn call(&mut self, call: ClusterCall) {
+        self.effects.push(Effect::Call(call));
+    }
+
     pub fn report_finding(&mut self, finding: Finding) {
-        self.effects.push(Effect::ReportFinding { cluster: self.cluster.clone(), finding });
+        self.effects.push(Effect::ReportFinding(finding));
     }
 
     pub fn next_id(&self) -> u64 {

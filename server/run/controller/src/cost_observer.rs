@@ -6,7 +6,7 @@ use cost::{CostedMachine, ObservedMachine};
 use model::{ClusterName, Millis, Timestamp};
 use rustc_hash::FxHasher;
 
-use crate::Effect;
+use crate::ClusterCall;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::cost_records::{CostRecords, FIRST_WRITE_WITHIN, Observed};
@@ -33,7 +33,7 @@ impl ClusterController {
         let observed = Observed { at: now, version: self.state.version(), stages: self.claims.stage_fingerprint() };
         let intervals = self.history.costs.observe(observed, machines);
         if !intervals.is_empty() {
-            ctx.effects.push(Effect::RecordCosts { cluster: self.cluster.clone(), intervals });
+            ctx.call(ClusterCall::RecordCosts(intervals));
         }
     }
 }

@@ -13,48 +13,53 @@ use cluster::{HoldId, LaunchedFacts};
 use cost::CostInterval;
 use model::interruption::InterruptionKind;
 use model::node_class::NodeClassQuery;
-use model::{
-    ClaimName, ClusterName, Labels, LaunchOrder, NodeName, PodKey, PoolName, ProviderId, Taint, Text, Timestamp,
-};
+use model::{ClaimName, Labels, LaunchOrder, NodeName, PodKey, PoolName, ProviderId, Taint, Text, Timestamp};
 
-/// An operation to execute, answered by [`Event`](super::Event)s.
+/// What the process of a [`ClusterController`](super::ClusterController) has to do for its cluster, answered by
+/// [`Event`](super::Event)s.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Compute a plan, which may take seconds; answered by `Planned`.
     Plan(Box<PlanJob>),
-    /// Make the decision durable; answered by `Recorded`.
-    RecordDecision(Box<Decision>),
+    /// Request a snapshot from the agent, for this reason; answered by observations.
+    Resync(Text),
+    /// Ask the store for the probes of offerings; answered by `ProbesAnswered`, or not at all.
+    ClaimProbes(Vec<OfferingKey>),
+    /// Report a finding to users. Not answered.
+    ReportFinding(Finding),
+    /// The view of the cluster has changed; read it with
+    /// [`ClusterController::view`](super::ClusterController::view).
+    PublishView,
     /// Send an instruction to the agent; answered by `InstructionAcked` or `InstructionFailed`.
     Instruct {
-        cluster: ClusterName,
         /// Correlates the answer; sending the instruction twice is harmless.
         id: InstructionId,
         instruction: Box<Instruction>,
     },
+    Call(ClusterCall),
+}
+
+/// A call to the store or the cloud, which is made under the lease of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterCall {
+    /// Make the decision durable; answered by `Recorded`.
+    RecordDecision(Box<Decision>),
     /// Launch an instance; answered by `Launched` or `LaunchFailed`.
     Launch(Box<LaunchOrder>),
+    /// Launch an instance in a further attempt, which is recorded first; answered as
+    /// [`ClusterCall::Launch`].
+    Relaunch(Box<DecidedLaunch>),
     /// Terminate an instance; answered by `InstanceGone` when it has ended, by `TerminateRefused`
     /// when its tags name another cluster, and by `Inspected` when the cloud does not know it.
     Terminate {
-        cluster: ClusterName,
         /// UID of the cluster, the only one whose instances are terminated; empty when unknown.
         cluster_uid: Text,
         claim: ClaimName,
         provider_id: ProviderId,
     },
-    /// Request a snapshot from the agent; answered by observations.
-    Resync {
-        cluster: ClusterName,
-        /// Why, for logs.
-        reason: Text,
-    },
-    /// Launch an instance in a further attempt, which is recorded first; answered as
-    /// [`Effect::Launch`].
-    Relaunch(Box<DecidedLaunch>),
     /// Describe a launched instance; answered by `Launched`, by `InstanceGone` when it has ended,
     /// or by `Inspected` when the cloud does not know it.
     Describe {
-        cluster: ClusterName,
         claim: ClaimName,
         /// Launch attempt, from 1.
         attempt: u32,
@@ -65,26 +70,18 @@ pub enum Effect {
     /// Ask the cloud about one instance by its id; answered by `Inspected`. Not ordered after other
     /// calls in progress.
     Inspect {
-        cluster: ClusterName,
         /// UID of the cluster; empty when unknown.
         cluster_uid: Text,
         claim: ClaimName,
         provider_id: ProviderId,
     },
-    /// Ask the cloud what it says itself about instances that notices name; answered by `NoticesAnswered`. Not ordered
+    /// Ask the cloud what it says itself about the instances that notices name; answered by `NoticesAnswered`. Not ordered
     /// after other calls in progress.
-    ConfirmNotices {
-        cluster: ClusterName,
-        /// Provider ids of the instances, and what the notices say.
-        notices: Vec<(ProviderId, InterruptionKind)>,
-    },
-    /// Ask the store for the probes of offerings; answered by `ProbesAnswered`, or not at all.
-    ClaimProbes { cluster: ClusterName, keys: Vec<OfferingKey> },
+    ConfirmNotices(Vec<(ProviderId, InterruptionKind)>),
     /// Close the launch record of a NodeClaim: no operation is in progress for it. Not answered.
-    CloseLaunch { cluster: ClusterName, claim: ClaimName },
+    CloseLaunch(ClaimName),
     /// Record the instance of a launch whose outcome was not recorded. Not answered.
     RecordLaunched {
-        cluster: ClusterName,
         claim: ClaimName,
         /// Launch attempt, from 1.
         attempt: u32,
@@ -93,7 +90,6 @@ pub enum Effect {
     /// Delete the records of replacements that have ended, and write the waits of NodePools that have changed. Not
     /// answered.
     EndReplacements {
-        cluster: ClusterName,
         claims: Vec<ClaimName>,
         /// The wait of each NodePool; `None` when it waits no longer.
         waits: Vec<(PoolName, Option<ReplacementWait>)>,
@@ -101,53 +97,12 @@ pub enum Effect {
         at: Timestamp,
     },
     /// Write what has become of a hold. Not answered.
-    WriteHold { cluster: ClusterName, hold: HoldId, status: Box<HoldStatus> },
-    /// Persist the object counts of a cluster, replacing the previous ones. Not answered.
-    PersistCounts {
-        cluster: ClusterName,
-        /// The counts, without machines.
-        counts: ObjectCounts,
-    },
-    /// Write what machines have cost; answered by `CostsRecorded`.
-    RecordCosts {
-        cluster: ClusterName,
-        /// Intervals that are over, and those of machines that run as far as they are charged.
-        intervals: Vec<CostInterval>,
-    },
-    /// Report a finding to users. Not answered.
-    ReportFinding { cluster: ClusterName, finding: Finding },
-    /// The view of this cluster has changed; read it with
-    /// [`RegionController::view`](super::RegionController::view).
-    PublishView { cluster: ClusterName },
-}
-
-impl Effect {
-    /// The cluster that the effect concerns.
-    #[must_use]
-    pub fn cluster(&self) -> &ClusterName {
-        match self {
-            Self::Plan(job) => job.cluster(),
-            Self::RecordDecision(decision) => &decision.cluster,
-            Self::Launch(order) => &order.cluster,
-            Self::ResolveNodeClass(query) => &query.cluster,
-            Self::Relaunch(decided) => &decided.machine.launch.cluster,
-            Self::Instruct { cluster, .. }
-            | Self::Terminate { cluster, .. }
-            | Self::Resync { cluster, .. }
-            | Self::Describe { cluster, .. }
-            | Self::ConfirmNotices { cluster, .. }
-            | Self::Inspect { cluster, .. }
-            | Self::CloseLaunch { cluster, .. }
-            | Self::RecordLaunched { cluster, .. }
-            | Self::EndReplacements { cluster, .. }
-            | Self::WriteHold { cluster, .. }
-            | Self::PersistCounts { cluster, .. }
-            | Self::RecordCosts { cluster, .. }
-            | Self::ClaimProbes { cluster, .. }
-            | Self::ReportFinding { cluster, .. }
-            | Self::PublishView { cluster } => cluster,
-        }
-    }
+    WriteHold { hold: HoldId, status: Box<HoldStatus> },
+    /// Persist the object counts, without machines, replacing the previous ones. Not answered.
+    PersistCounts(ObjectCounts),
+    /// Write what machines have cost: intervals that are over, and those of machines that run as far as they are charged;
+    /// answered by `CostsRecorded`.
+    RecordCosts(Vec<CostInterval>),
 }
 
 /// Id of an instruction, unique and increasing within one controller.

@@ -1,8 +1,8 @@
 //! Executor: effects in flight.
 //!
-//! [`Executor`] keeps each [`Effect`] on the store, the cloud or an agent in order, hands it out as
+//! [`Executor`] keeps each [`Operation`] on the store, the cloud or the agent of a cluster in order, hands it out as
 //! a [`Command`], and repeats it until its outcome is known. It makes no decisions: the controller
-//! made them, and effects and answering events pass unchanged. It has no runtime, no clock and no
+//! made them, and operations and answering events pass unchanged. It has no runtime, no clock and no
 //! randomness of its own, so that a simulation runs the production code.
 //!
 //! Guarantees:
@@ -11,7 +11,7 @@
 //!   set an earlier end.
 //! - A launch whose outcome is unknown is repeated with the same token until the cloud reports its
 //!   outcome.
-//! - Every effect that expects an answer gets exactly one event, however often it was tried.
+//! - Every operation that expects an answer gets exactly one event, however often it was tried.
 //!
 //! Reading order: [`command`] (commands and outcomes), [`backoff`] (delay before a retry),
 //! `in_flight` (one command), `command_table` (all commands).
@@ -23,16 +23,13 @@ mod in_flight;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::{Effect, Event};
-use model::{ClusterName, Millis, ProviderId, Text, Timestamp};
+use crate::{ClusterCall, Event};
+use model::{Millis, ProviderId, Text, Timestamp};
 
 use backoff::Backoff;
-pub use command::{Command, CommandId, Outcome, Retry};
+pub use command::{Command, CommandId, Operation, Outcome, Retry};
 use command_table::CommandTable;
 use in_flight::{InFlight, State};
-
-/// Cluster and subject of a command.
-type SubjectKey = (ClusterName, Text);
 
 /// Delay between an accepted termination and the next query for its end. The cloud usually reports
 /// the end earlier.
@@ -43,9 +40,9 @@ pub struct Executor {
     backoff: Backoff,
     in_flight: CommandTable,
     /// Commands about each subject; the first one is in flight.
-    queues: BTreeMap<SubjectKey, VecDeque<CommandId>>,
+    queues: BTreeMap<Text, VecDeque<CommandId>>,
     /// Accepted terminations: time of the next query, by provider id.
-    terminating: BTreeMap<ProviderId, (Timestamp, Effect)>,
+    terminating: BTreeMap<ProviderId, (Timestamp, Operation)>,
     next: u64,
 }
 
@@ -63,15 +60,13 @@ impl Executor {
         }
     }
 
-    /// Starts an effect on the store, the cloud or an agent. `None` while an earlier command about
-    /// the same subject is pending. Plans, snapshot requests, findings and views are neither
-    /// ordered nor repeated: the caller executes these effects itself.
-    pub fn start(&mut self, effect: Effect, now: Timestamp) -> Option<Command> {
+    /// Starts an operation. `None` while an earlier command about the same subject is pending.
+    pub fn start(&mut self, operation: Operation, now: Timestamp) -> Option<Command> {
         let id = CommandId(self.next);
         self.next += 1;
-        let key = command::subject_key(&effect);
-        let replaces_drains = command::is_drain(&effect);
-        self.in_flight.add(id, InFlight { effect, tries: 0, state: State::Queued });
+        let key = command::subject(&operation);
+        let replaces_drains = command::is_drain(&operation);
+        self.in_flight.add(id, InFlight { operation, tries: 0, state: State::Queued });
         let Some(key) = key else { return self.run(id, now) };
         if replaces_drains {
             self.drop_drains(&key);
@@ -82,11 +77,11 @@ impl Executor {
     }
 
     /// Drops the drains of the subject, which a later one replaces.
-    fn drop_drains(&mut self, key: &SubjectKey) {
+    fn drop_drains(&mut self, key: &Text) {
         let Some(queue) = self.queues.get_mut(key) else { return };
         let in_flight = &mut self.in_flight;
         queue.retain(|id| {
-            let replaced = in_flight.get(*id).is_some_and(|entry| command::is_drain(&entry.effect));
+            let replaced = in_flight.get(*id).is_some_and(|entry| command::is_drain(&entry.operation));
             if replaced {
                 in_flight.remove(*id);
             }
@@ -95,16 +90,16 @@ impl Executor {
     }
 
     fn run(&mut self, id: CommandId, now: Timestamp) -> Option<Command> {
-        let answer_timeout = command::answer_timeout(&self.in_flight.get(id)?.effect);
+        let answer_timeout = command::answer_timeout(&self.in_flight.get(id)?.operation);
         let answer_by = now + answer_timeout;
         let entry = self.in_flight.change(id, |entry| {
             entry.tries += 1;
             if entry.tries > 1 {
-                command::mark_repeated(&mut entry.effect);
+                command::mark_repeated(&mut entry.operation);
             }
             entry.state = State::Running { answer_by };
         })?;
-        Some(Command { id, effect: entry.effect.clone(), answer_by })
+        Some(Command { id, operation: entry.operation.clone(), answer_by })
     }
 
     /// Processes the outcome of a command. Returns the event for the controller and the command
@@ -122,24 +117,24 @@ impl Executor {
                 return (None, None);
             }
         };
-        let Some((effect, next)) = self.finish(id, now) else { return (None, None) };
+        let Some((operation, next)) = self.finish(id, now) else { return (None, None) };
         if event.is_none()
-            && let Effect::Terminate { provider_id, .. } = &effect
+            && let Operation::Call(ClusterCall::Terminate { provider_id, .. }) = &operation
         {
             let again = now + TERMINATION_RECHECK_DELAY;
-            self.terminating.insert(provider_id.clone(), (again, effect));
+            self.terminating.insert(provider_id.clone(), (again, operation));
         }
         (event, next)
     }
 
-    /// Ends a command. Returns its effect and the command that waited for it.
-    fn finish(&mut self, id: CommandId, now: Timestamp) -> Option<(Effect, Option<Command>)> {
-        let InFlight { effect, .. } = self.in_flight.remove(id)?;
-        let next = command::subject_key(&effect).and_then(|key| self.run_next(&key, id, now));
-        Some((effect, next))
+    /// Ends a command. Returns its operation and the command that waited for it.
+    fn finish(&mut self, id: CommandId, now: Timestamp) -> Option<(Operation, Option<Command>)> {
+        let InFlight { operation, .. } = self.in_flight.remove(id)?;
+        let next = command::subject(&operation).and_then(|key| self.run_next(&key, id, now));
+        Some((operation, next))
     }
 
-    fn run_next(&mut self, key: &SubjectKey, id: CommandId, now: Timestamp) -> Option<Command> {
+    fn run_next(&mut self, key: &Text, id: CommandId, now: Timestamp) -> Option<Command> {
         let queue = self.queues.get_mut(key)?;
         queue.retain(|queued| *queued != id);
         let first = queue.front().copied();
@@ -154,14 +149,6 @@ impl Executor {
         let wait = self.backoff.wait(id.0, tries).max(after.unwrap_or_default());
         let until = now + wait;
         self.in_flight.change(id, |entry| entry.state = State::Waiting { until });
-    }
-
-    /// Drops all commands of `cluster`: another process owns it. Outcomes of calls in flight are
-    /// ignored.
-    pub fn forget_cluster(&mut self, cluster: &ClusterName) {
-        self.in_flight.retain(|entry| entry.effect.cluster() != cluster);
-        self.queues.retain(|(of, _), _| of != cluster);
-        self.terminating.retain(|_, (_, effect)| effect.cluster() != cluster);
     }
 
     /// Observes an event that agent or cloud sent by itself: an answer to an instruction ends its
@@ -195,8 +182,8 @@ impl Executor {
             .map(|(provider_id, _)| provider_id.clone())
             .collect();
         for provider_id in due_queries {
-            if let Some((_, effect)) = self.terminating.remove(&provider_id) {
-                commands.extend(self.start(effect, now));
+            if let Some((_, operation)) = self.terminating.remove(&provider_id) {
+                commands.extend(self.start(operation, now));
             }
         }
         commands

@@ -85,7 +85,7 @@ pub use decision::{
 pub use decision_input::{DecisionAnswer, DecisionInput};
 pub use disruption::methods::method_reasons;
 pub use disruption::settings::{DisruptionSettings, RebalanceRecommendations, RepairMode};
-pub use effect::{Effect, Instruction, InstructionId, PodNomination};
+pub use effect::{ClusterCall, Effect, Instruction, InstructionId, PodNomination};
 pub use event::{ClusterEvent, Event, Inspection, Launched, NoticeAnswer, RegionEvent};
 pub use event_reason::EventReason;
 pub use finding::Finding;

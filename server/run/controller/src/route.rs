@@ -8,7 +8,7 @@ use super::context::Context;
 use super::guardrails::quarantine::CONFIRMATION_TTL;
 use super::guardrails::{Guard, is_allowed_by_mode};
 use super::provisioning::{PlanAnswer, Planned};
-use super::{Effect, Event, Finding};
+use super::{ClusterCall, Effect, Event, Finding};
 use crate::cluster_controller::Published;
 use crate::copy_on_write::CopyOnWrite;
 use crate::cost_observer::next_cost_wakeup;
@@ -72,9 +72,10 @@ impl ClusterController {
             region.advance(now);
         }
         if limits_changed || self.view_fingerprint() != before {
-            effects.push(Effect::PublishView { cluster: self.cluster.clone() });
+            effects.push(Effect::PublishView);
         }
-        effects.retain(|effect| is_allowed_by_mode(&region.settings().guardrails, effect));
+        let mode = region.settings().guardrails.mode_of(&self.cluster);
+        effects.retain(|effect| is_allowed_by_mode(mode, effect));
         effects
     }
 
@@ -233,7 +234,7 @@ impl ClusterController {
         ctx.release_guardrails();
         let keys = probes_to_claim(&self.step_view(ctx.now), ctx);
         if !keys.is_empty() {
-            ctx.effects.push(Effect::ClaimProbes { cluster: self.cluster.clone(), keys });
+            ctx.effects.push(Effect::ClaimProbes(keys));
         }
         self.reconcile_holds(ctx);
         self.request_plan_if_due(ctx);
@@ -250,7 +251,7 @@ impl ClusterController {
         self.history.lifecycle.count_decisions(self.decisions.recent().map(AsRef::as_ref));
         self.history.lifecycle.count(&mut self.claims, ctx.now);
         let queries = self.with_part(|parts| &mut parts.node_classes, ctx.now, NodeClassResolver::request_due);
-        ctx.effects.extend(queries.into_iter().map(|query| Effect::ResolveNodeClass(Box::new(query))));
+        queries.into_iter().for_each(|query| ctx.call(ClusterCall::ResolveNodeClass(Box::new(query))));
         self.reconcile_status(ctx);
         self.next_wakeup = self.next_wakeup_at(ctx);
     }
@@ -266,8 +267,7 @@ impl ClusterController {
             |reporter, view| reporter.reconcile(&pod_events, view, ctx),
         );
         for (id, instruction) in writes {
-            let (cluster, instruction) = (self.cluster.clone(), Box::new(instruction));
-            ctx.effects.push(Effect::Instruct { cluster, id, instruction });
+            ctx.effects.push(Effect::Instruct { id, instruction: Box::new(instruction) });
         }
     }
 

@@ -86,9 +86,14 @@ impl SynchronousController {
     /// Handles an event, and the plans that it requests. On a tick, every cluster that is due
     /// takes a step.
     pub fn handle(&mut self, input: impl Into<Input>, now: Timestamp) -> Vec<Effect> {
+        self.handle_each(input, now).into_iter().map(|(_, effect)| effect).collect()
+    }
+
+    /// The same, with the cluster of each effect.
+    pub fn handle_each(&mut self, input: impl Into<Input>, now: Timestamp) -> Vec<(ClusterName, Effect)> {
         let mut done = Vec::new();
         let mut effects = VecDeque::from(self.step(input.into(), now));
-        while let Some(effect) = effects.pop_front() {
+        while let Some((cluster, effect)) = effects.pop_front() {
             match effect {
                 Effect::Plan(job) if self.is_stalled(&job) => self.waiting.push_back(job.into_request()),
                 Effect::Plan(job) => {
@@ -97,7 +102,7 @@ impl SynchronousController {
                         effects.push_front(effect);
                     }
                 }
-                other => done.push(other),
+                other => done.push((cluster, other)),
             }
         }
         done
@@ -116,25 +121,29 @@ impl SynchronousController {
         if matches!(job, PlanJob::Disruption(_)) { self.stalled_disruption } else { self.stalled }
     }
 
-    fn step(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+    fn step(&mut self, input: Input, now: Timestamp) -> Vec<(ClusterName, Effect)> {
         self.now = now;
         self.region.advance(now);
         let mut effects = Vec::new();
+        let mut add = |cluster: &ClusterName, more: Vec<Effect>| {
+            effects.extend(more.into_iter().map(|effect| (cluster.clone(), effect)));
+        };
         match input {
             Input::Cluster(ClusterEvent { cluster, event: Event::Planned(_) })
                 if !self.clusters.contains_key(&cluster) =>
             {
-                return effects;
+                return Vec::new();
             }
             Input::Cluster(ClusterEvent { cluster, event }) => {
-                effects = self.controller(cluster).handle(event, now);
+                let controller = self.controller(cluster);
+                add(&controller.cluster.clone(), controller.handle(event, now));
             }
             Input::Region(event) => self.region.apply(event, now),
             Input::Tick => {}
         }
         for controller in self.clusters.values_mut() {
             if controller.is_outdated() || controller.next_wakeup().is_some_and(|at| at <= now) {
-                effects.extend(controller.handle(Event::Tick, now));
+                add(&controller.cluster.clone(), controller.handle(Event::Tick, now));
             }
         }
         effects

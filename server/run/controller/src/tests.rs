@@ -64,7 +64,7 @@ fn see_pod(controller: &mut SynchronousController, at: i64, pod: PodRecord) -> V
 
 fn decided(effects: &[Effect]) -> Vec<&Decision> {
     let decisions = effects.iter().filter_map(|effect| match effect {
-        Effect::RecordDecision(decision) => Some(decision.as_ref()),
+        Effect::Call(ClusterCall::RecordDecision(decision)) => Some(decision.as_ref()),
         _ => None,
     });
     decisions.collect()
@@ -73,7 +73,7 @@ fn decided(effects: &[Effect]) -> Vec<&Decision> {
 /// Instructions that advance a machine; statuses and events have their own tests.
 pub(super) fn instructions(effects: &[Effect]) -> Vec<(InstructionId, &Instruction)> {
     let sent = effects.iter().filter_map(|effect| match effect {
-        Effect::Instruct { id, instruction, .. } if instruction.claim().is_some() => Some((*id, instruction.as_ref())),
+        Effect::Instruct { id, instruction } if instruction.claim().is_some() => Some((*id, instruction.as_ref())),
         _ => None,
     });
     sent.collect()
@@ -81,8 +81,8 @@ pub(super) fn instructions(effects: &[Effect]) -> Vec<(InstructionId, &Instructi
 
 pub(super) fn orders(effects: &[Effect]) -> Vec<&LaunchOrder> {
     let orders = effects.iter().filter_map(|effect| match effect {
-        Effect::Launch(order) => Some(order.as_ref()),
-        Effect::Relaunch(decided) => Some(&decided.machine.launch),
+        Effect::Call(ClusterCall::Launch(order)) => Some(order.as_ref()),
+        Effect::Call(ClusterCall::Relaunch(decided)) => Some(&decided.machine.launch),
         _ => None,
     });
     orders.collect()
@@ -198,7 +198,7 @@ fn a_pod_assigned_to_a_launching_machine_is_not_planned_again() {
 
 fn claimed(effects: &[Effect]) -> Vec<OfferingKey> {
     let keys = effects.iter().filter_map(|effect| match effect {
-        Effect::ClaimProbes { keys, .. } => Some(keys.clone()),
+        Effect::ClaimProbes(keys) => Some(keys.clone()),
         _ => None,
     });
     keys.flatten().collect()
@@ -322,15 +322,11 @@ fn facts_of_the_agent_outlive_snapshots_and_an_unusable_one_is_a_finding() {
     };
     let effects = controller.handle(report(vec![text("no range")]), Timestamp::from_millis(0));
     let finding = Finding::UnusableFact { why: text("no range") };
-    assert!(
-        effects
-            .iter()
-            .any(|effect| matches!(effect, Effect::ReportFinding { finding: found, .. } if *found == finding))
-    );
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::ReportFinding(found) if *found == finding)));
     let message = finding.to_string();
     assert!(message.contains("no range") && message.contains("[cluster]"), "{message}");
     let usable = controller.handle(report(Vec::new()), Timestamp::from_millis(1));
-    assert!(!usable.iter().any(|effect| matches!(effect, Effect::ReportFinding { .. })));
+    assert!(!usable.iter().any(|effect| matches!(effect, Effect::ReportFinding(_))));
     let snapshot = Observation::Snapshot(Box::default());
     controller.handle(Event::AgentConnected, Timestamp::from_millis(2));
     controller.handle(Event::Observed(snapshot), Timestamp::from_millis(3));
@@ -372,8 +368,7 @@ fn an_instance_launched_after_the_timeout_is_terminated() {
         image: "".into(),
     };
     let effects = controller.handle(Event::Launched(Box::new(launched)), Timestamp::from_millis(306_000));
-    let terminated =
-        |effect: &Effect| matches!(effect, Effect::Terminate { provider_id, .. } if provider_id.ends_with("i-late"));
+    let terminated = |effect: &Effect| matches!(effect, Effect::Call(ClusterCall::Terminate { provider_id, .. }) if provider_id.ends_with("i-late"));
     assert!(effects.iter().any(terminated), "{effects:?}");
 }
 
@@ -513,7 +508,7 @@ fn an_empty_node_is_drained_terminated_and_deleted_in_this_order() {
     let sent = instructions(&effects);
     assert!(matches!(sent.as_slice(), [(_, Instruction::Drain { deadline: None, .. })]), "{sent:?}");
     let effects = acked(&mut controller, sent[0].0, 31_000);
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{effects:?}");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Call(ClusterCall::Terminate { .. }))), "{effects:?}");
     let gone = Event::InstanceGone(claim("m0").provider_id);
     let effects = controller.handle(gone, Timestamp::from_millis(40_000));
     let sent = instructions(&effects);
@@ -573,7 +568,10 @@ fn a_deleted_node_claim_is_drained_terminated_and_removed() {
         let sent = instructions(&effects);
         assert!(matches!(sent.as_slice(), [(_, Instruction::Drain { .. })]), "{deleted}: {sent:?}");
         let effects = acked(&mut controller, sent[0].0, 3_000);
-        assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{deleted}: {effects:?}");
+        assert!(
+            effects.iter().any(|effect| matches!(effect, Effect::Call(ClusterCall::Terminate { .. }))),
+            "{deleted}: {effects:?}"
+        );
         let gone = Event::InstanceGone(claim("m0").provider_id);
         let effects = controller.handle(gone, Timestamp::from_millis(4_000));
         let sent = instructions(&effects);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use controller::executor::Command;
+use controller::ClusterCall;
+use controller::executor::CommandId;
 use controller::unavailable_offerings::{OfferingKey, OfferingUpdate};
 use model::{ClusterName, Millis, Text, Timestamp};
 use store::counters::CounterRow;
@@ -69,10 +70,12 @@ pub enum Call {
         update: Option<CounterUpdate>,
         within: Duration,
     },
-    /// Run a command under the lease of its cluster; abandon it at
-    /// [`Command::answer_by`].
+    /// Run a command under the lease of its cluster; abandon it at `answer_by`.
     RunCommand {
-        command: Command,
+        cluster: ClusterName,
+        id: CommandId,
+        call: ClusterCall,
+        answer_by: Timestamp,
         lease: Lease,
     },
 }

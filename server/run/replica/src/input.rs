@@ -2,7 +2,7 @@
 
 use cloud::provider::{CloudError, CloudEvent, Instance};
 use controller::ClusterEvent;
-use controller::executor::{Command, CommandId, Outcome, Retry};
+use controller::executor::{CommandId, Outcome, Retry};
 use model::{ClusterName, Timestamp};
 
 use super::call::{Call, CounterUpdate};
@@ -80,8 +80,8 @@ impl Call {
     /// The moment at which the call is abandoned and the input that follows then; `None` for calls
     /// without a limit.
     pub fn limit(&self) -> Option<(Timestamp, Input)> {
-        let Self::RunCommand { command: Command { id, answer_by, effect }, .. } = self else { return None };
+        let Self::RunCommand { cluster, id, answer_by, .. } = self else { return None };
         let outcome = Err(Retry { after: None, why: "no answer in time".to_owned() });
-        Some((*answer_by, Input::CommandEnded { cluster: effect.cluster().clone(), id: *id, outcome }))
+        Some((*answer_by, Input::CommandEnded { cluster: cluster.clone(), id: *id, outcome }))
     }
 }

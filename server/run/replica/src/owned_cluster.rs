@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use cluster::ClusterState;
-use controller::executor::{Command, CommandId, Executor, Outcome};
+use controller::executor::{Command, CommandId, Executor, Operation, Outcome};
 use controller::node_report::NodeReport;
 use controller::planning_facts::{FactsKey, NoFacts, PlanningFacts};
 use controller::pod_report::PodReport;
@@ -170,27 +170,36 @@ impl OwnedCluster {
     fn start(&mut self, effect: Effect, now: Timestamp) -> Option<Output> {
         match effect {
             Effect::Plan(job) => Some(Output::Plan(job)),
-            Effect::Resync { cluster, reason } => Some(Output::Resync { cluster, reason }),
-            Effect::PublishView { cluster } => Some(Output::PublishView(cluster)),
-            Effect::ReportFinding { cluster, finding } => {
-                warn!(%cluster, %finding, "controller warning");
+            Effect::Resync(reason) => Some(Output::Resync { cluster: self.cluster.clone(), reason }),
+            Effect::PublishView => Some(Output::PublishView(self.cluster.clone())),
+            Effect::ReportFinding(finding) => {
+                warn!(cluster = %self.cluster, %finding, "controller warning");
                 None
             }
-            Effect::ClaimProbes { cluster, keys } => {
-                let (scope, holder, until) = (self.scope.clone(), self.probe_holder.clone(), now + PROBE_LEASE);
+            Effect::ClaimProbes(keys) => {
+                let (cluster, scope) = (self.cluster.clone(), self.scope.clone());
+                let (holder, until) = (self.probe_holder.clone(), now + PROBE_LEASE);
                 Some(Output::Call(Call::ClaimProbes { cluster, scope, keys, holder, until }))
             }
-            effect => self.executor.start(effect, now).map(|command| self.send(command, now)),
+            Effect::Instruct { id, instruction } => self.execute(Operation::Instruct { id, instruction }, now),
+            Effect::Call(call) => self.execute(Operation::Call(call), now),
         }
     }
 
-    fn send(&self, command: Command, now: Timestamp) -> Output {
-        match command.effect {
-            Effect::Instruct { cluster, id, instruction } => {
+    fn execute(&mut self, operation: Operation, now: Timestamp) -> Option<Output> {
+        self.executor.start(operation, now).map(|command| self.send(command, now))
+    }
+
+    fn send(&self, Command { id, operation, answer_by }: Command, now: Timestamp) -> Output {
+        let cluster = self.cluster.clone();
+        match operation {
+            Operation::Instruct { id, instruction } => {
                 let deadline = deadline(&instruction, now);
                 Output::Instruct { cluster, id, instruction, deadline }
             }
-            _ => Output::Call(Call::RunCommand { command, lease: self.lease.clone() }),
+            Operation::Call(call) => {
+                Output::Call(Call::RunCommand { cluster, id, call, answer_by, lease: self.lease.clone() })
+            }
         }
     }
 }

@@ -12,9 +12,9 @@ mod steps;
 
 use std::collections::BTreeMap;
 
-use controller::executor::{Command, CommandId, Outcome};
+use controller::executor::{CommandId, Outcome};
 use controller::{
-    DecidedLaunch, Decision, DecisionId, Effect, Event, Instruction, InstructionId, Launched, OpenLaunch,
+    ClusterCall, DecidedLaunch, Decision, DecisionId, Event, Instruction, InstructionId, Launched, OpenLaunch,
 };
 use model::{ClaimName, ClusterName, Millis, PodKey, ProviderId, Text, Timestamp};
 use rustc_hash::FxHashMap;
@@ -110,18 +110,18 @@ impl Tracker {
     }
 
     /// A call begins; returns the span that it runs in.
-    pub fn begin_call(&mut self, command: &Command, now: Timestamp) -> Option<SpanContext> {
-        match &command.effect {
-            Effect::RecordDecision(decision) => {
+    pub fn begin_call(&mut self, id: CommandId, call: &ClusterCall, now: Timestamp) -> Option<SpanContext> {
+        match call {
+            ClusterCall::RecordDecision(decision) => {
                 self.begin_decision(decision, now)?;
-                self.begin_record(command.id, decision.id, now)
+                self.begin_record(id, decision.id, now)
             }
-            Effect::Launch(order) => self.begin_launch(command.id, &order.claim, order.attempt, now),
-            Effect::Relaunch(decided) => {
+            ClusterCall::Launch(order) => self.begin_launch(id, &order.claim, order.attempt, now),
+            ClusterCall::Relaunch(decided) => {
                 let order = &decided.machine.launch;
-                self.begin_launch(command.id, &order.claim, order.attempt, now)
+                self.begin_launch(id, &order.claim, order.attempt, now)
             }
-            Effect::Terminate { claim, provider_id, .. } => {
+            ClusterCall::Terminate { claim, provider_id, .. } => {
                 Some(self.removals.get_mut(claim)?.begin_termination(provider_id, now))
             }
             _ => None,

@@ -11,11 +11,11 @@ use cloud::notice::Notice;
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
-use controller::executor::{Command, Outcome, Retry};
+use controller::executor::{Outcome, Retry};
 use controller::guardrails::{ObjectCounts, RESTORE_WINDOW};
 use controller::holds::{HoldId, HoldStatus};
 use controller::unavailable_offerings::{OfferingKey, OfferingUpdate, PROBE_LEASE};
-use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched, NoticeAnswer};
+use controller::{ClusterCall, DecidedLaunch, Decision, Event, Inspection, Launched, NoticeAnswer};
 use model::interruption::InterruptionKind;
 use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, PriorityLane, ProviderId, Text, Timestamp};
 use tokio::time::Instant;
@@ -144,18 +144,17 @@ impl CallRunner {
                 let answer = self.store.remote_counters(&self.process_name(generation), within).await;
                 Input::CountersSynced { acknowledged, answer }
             }
-            Call::RunCommand { command, lease } => {
-                let cluster = command.effect.cluster().clone();
+            Call::RunCommand { cluster, id, call, answer_by, lease } => {
                 let outcome = if self.fence.allows(&lease) {
                     let (store, cloud) = (&*self.store, &*self.cloud);
-                    let context = call_context(&command, &self.fence, &lease);
+                    let context = call_context(&call, answer_by, &self.fence, &lease);
                     let (fence, log, warnings) = (&*self.fence, &self.log, &self.launch_warnings);
-                    let command_runner = CommandRunner { store, cloud, fence, log, lease, warnings };
-                    within(context, command_runner.run(command.effect)).await
+                    let command_runner = CommandRunner { cluster: &cluster, store, cloud, fence, log, lease, warnings };
+                    within(context, command_runner.run(call)).await
                 } else {
                     Err(retry("the cluster's lease may have run out"))
                 };
-                Input::CommandEnded { cluster, id: command.id, outcome }
+                Input::CommandEnded { cluster, id, outcome }
             }
         }
     }
@@ -347,17 +346,17 @@ impl CallRunner {
 
 /// How urgent the calls of a command are. Calls that change something wait for their rate limit and are sent only if the
 /// lease still allows it; a launch is as urgent as its order, and no pod waits for other calls.
-fn call_context(command: &Command, fence: &Arc<Fence>, lease: &Lease) -> CallContext {
-    let lane = match &command.effect {
-        Effect::Launch(order) => order.lane,
-        Effect::Relaunch(decided) => decided.machine.launch.lane,
-        Effect::ConfirmNotices { .. } => PriorityLane::Interruption,
+fn call_context(call: &ClusterCall, answer_by: Timestamp, fence: &Arc<Fence>, lease: &Lease) -> CallContext {
+    let lane = match call {
+        ClusterCall::Launch(order) => order.lane,
+        ClusterCall::Relaunch(decided) => decided.machine.launch.lane,
+        ClusterCall::ConfirmNotices(_) => PriorityLane::Interruption,
         _ => PriorityLane::Pending,
     };
-    let left = clock::duration(command.answer_by.duration_since(clock::now())).saturating_sub(TIME_FOR_ANSWER);
+    let left = clock::duration(answer_by.duration_since(clock::now())).saturating_sub(TIME_FOR_ANSWER);
     let context = CallContext::new(lane, Instant::now() + left);
-    match &command.effect {
-        Effect::Launch(_) | Effect::Relaunch(_) | Effect::Terminate { .. } => {
+    match call {
+        ClusterCall::Launch(_) | ClusterCall::Relaunch(_) | ClusterCall::Terminate { .. } => {
             let (fence, lease) = (Arc::clone(fence), lease.clone());
             context.only_if(move || fence.allows(&lease))
         }
@@ -367,6 +366,7 @@ fn call_context(command: &Command, fence: &Arc<Fence>, lease: &Lease) -> CallCon
 
 /// Runs one command under the lease of its cluster.
 struct CommandRunner<'h> {
+    cluster: &'h ClusterName,
     store: &'h dyn Store,
     cloud: &'h dyn CloudProvider,
     fence: &'h Fence,
@@ -376,55 +376,47 @@ struct CommandRunner<'h> {
 }
 
 impl CommandRunner<'_> {
-    async fn run(&self, effect: Effect) -> Outcome {
-        match effect {
-            Effect::RecordDecision(decision) => self.record(&decision).await,
-            Effect::Launch(order) => self.launch(&order).await,
-            Effect::Relaunch(decided) => self.relaunch(&decided).await,
-            Effect::Describe { claim, attempt, provider_id, .. } => self.describe(claim, attempt, provider_id).await,
-            Effect::ResolveNodeClass(query) => {
+    async fn run(&self, call: ClusterCall) -> Outcome {
+        match call {
+            ClusterCall::RecordDecision(decision) => self.record(&decision).await,
+            ClusterCall::Launch(order) => self.launch(&order).await,
+            ClusterCall::Relaunch(decided) => self.relaunch(&decided).await,
+            ClusterCall::Describe { claim, attempt, provider_id } => self.describe(claim, attempt, provider_id).await,
+            ClusterCall::ResolveNodeClass(query) => {
                 let resolved = Box::new(self.cloud.resolve_node_class(&query).await);
                 Ok(Some(Event::NodeClassResolved { query, resolved }))
             }
-            Effect::Inspect { cluster, cluster_uid, provider_id, .. } => {
-                let found = self.inspect(Owner { cluster: &cluster, uid: &cluster_uid }, &provider_id).await?;
+            ClusterCall::Inspect { cluster_uid, provider_id, .. } => {
+                let found = self.inspect(Owner { cluster: self.cluster, uid: &cluster_uid }, &provider_id).await?;
                 Ok(Some(Event::Inspected { provider_id, found }))
             }
-            Effect::ConfirmNotices { cluster, notices: asked } => {
-                let answer = self.ask_about_notices(&cluster, &asked).await;
+            ClusterCall::ConfirmNotices(asked) => {
+                let answer = self.ask_about_notices(&asked).await;
                 Ok(Some(Event::NoticesAnswered { asked, answer }))
             }
-            Effect::RecordLaunched { claim, attempt, provider_id, .. } => {
+            ClusterCall::RecordLaunched { claim, attempt, provider_id } => {
                 self.settle_launched(&claim, attempt, &provider_id).await
             }
-            Effect::CloseLaunch { claim, .. } => self.close(&claim).await,
-            Effect::EndReplacements { claims, waits, at, .. } => {
+            ClusterCall::CloseLaunch(claim) => self.close(&claim).await,
+            ClusterCall::EndReplacements { claims, waits, at } => {
                 let end = replacements::encode_end(&claims, waits, at);
                 self.store.end_replacements(&self.lease, &end).await.map_err(retry)?;
                 Ok(None)
             }
-            Effect::WriteHold { hold, status, .. } => {
+            ClusterCall::WriteHold { hold, status } => {
                 let row = holds::encode_status(&hold, &status);
                 self.store.write_hold(&self.lease, &row).await.map_err(retry)?;
                 log_hold(&hold, &status);
                 Ok(None)
             }
-            Effect::PersistCounts { counts, .. } => self.put_extent(counts).await,
-            Effect::RecordCosts { intervals, .. } => {
+            ClusterCall::PersistCounts(counts) => self.put_extent(counts).await,
+            ClusterCall::RecordCosts(intervals) => {
                 self.store.put_costs(&self.lease, &intervals).await.map_err(retry)?;
                 Ok(Some(Event::CostsRecorded))
             }
-            Effect::Terminate { cluster, cluster_uid, claim, provider_id } => {
-                self.terminate(cluster, &cluster_uid, claim, provider_id).await
+            ClusterCall::Terminate { cluster_uid, claim, provider_id } => {
+                self.terminate(&cluster_uid, claim, provider_id).await
             }
-            // Sessions deliver instructions and keep them until they are answered; the replica and
-            // the loop around it execute the others.
-            Effect::Instruct { .. }
-            | Effect::Plan(_)
-            | Effect::Resync { .. }
-            | Effect::ReportFinding { .. }
-            | Effect::ClaimProbes { .. }
-            | Effect::PublishView { .. } => Err(retry("this effect is no call to the store or the cloud")),
         }
     }
 
@@ -493,7 +485,7 @@ impl CommandRunner<'_> {
 
     /// What the cloud says itself about instances that notices name. A failure is an answer: what warnings are about ends
     /// soon.
-    async fn ask_about_notices(&self, cluster: &ClusterName, asked: &[(ProviderId, InterruptionKind)]) -> NoticeAnswer {
+    async fn ask_about_notices(&self, asked: &[(ProviderId, InterruptionKind)]) -> NoticeAnswer {
         let by_id = asked.iter().map(|(id, kind)| (Text::from(instance_id(id)), *kind));
         match self.cloud.shown_notices(&by_id.collect::<Vec<_>>()).await {
             Ok(Some(notices)) => {
@@ -503,7 +495,8 @@ impl CommandRunner<'_> {
             }
             Ok(None) => NoticeAnswer::NotAsked,
             Err(error) => {
-                warn!(%cluster, %error, notices = asked.len(), "cannot ask the cloud about interruption notices");
+                let (cluster, notices) = (self.cluster, asked.len());
+                warn!(%cluster, %error, notices, "cannot ask the cloud about interruption notices");
                 NoticeAnswer::Failed
             }
         }
@@ -534,8 +527,9 @@ impl CommandRunner<'_> {
         }
     }
 
-    async fn terminate(&self, cluster: ClusterName, uid: &str, claim: ClaimName, provider_id: ProviderId) -> Outcome {
-        match self.cloud.terminate(instance_id(&provider_id), Owner { cluster: &cluster, uid }).await {
+    async fn terminate(&self, uid: &str, claim: ClaimName, provider_id: ProviderId) -> Outcome {
+        let cluster = self.cluster;
+        match self.cloud.terminate(instance_id(&provider_id), Owner { cluster, uid }).await {
             // The termination has begun.
             Ok(()) => {
                 info!(%cluster, node_claim = %claim, instance = %provider_id, "instance terminating");

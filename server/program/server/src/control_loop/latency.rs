@@ -9,8 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::executor::Command;
-use controller::{Effect, Instruction};
+use controller::{ClusterCall, Instruction};
 use model::{ClaimName, ClusterName, Millis, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -60,10 +59,9 @@ impl LatencyTracker {
     pub(super) fn observe_outputs(&mut self, outputs: &[Output], now: Timestamp) {
         for output in outputs {
             match output {
-                Output::Call(Call::RunCommand {
-                    command: Command { effect: Effect::RecordDecision(decision), .. },
-                    ..
-                }) if !decision.shadow => {
+                Output::Call(Call::RunCommand { call: ClusterCall::RecordDecision(decision), .. })
+                    if !decision.shadow =>
+                {
                     let claims = decision.launches.iter().map(|machine| &machine.claim.name);
                     if self.record_decided(&decision.cluster, claims, decision.due) {
                         let trace_id = trace_id(&decision.cluster, decision.id.0, decision.at);

@@ -1,8 +1,8 @@
 //! Traces of one cluster's decisions: passes to [`Tracker`] what the cluster's task does, and exports
 //! the spans that have ended. Without a collector nothing is kept.
 
-use controller::executor::{Command, CommandId, Outcome};
-use controller::{Event, Instruction, InstructionId};
+use controller::executor::{CommandId, Outcome};
+use controller::{ClusterCall, Event, Instruction, InstructionId};
 use model::{ClusterName, Text, Timestamp};
 use replica::{Call, ClusterInput};
 use store::lease::Scope;
@@ -25,13 +25,13 @@ impl Traces {
 
     /// A call begins; returns the span of its log lines.
     pub(super) fn begin_call(&mut self, call: &Call, now: Timestamp) -> Span {
-        let Call::RunCommand { command, .. } = call else { return Span::none() };
-        self.begin_command(command, now).unwrap_or_else(Span::none)
+        let Call::RunCommand { id, call, .. } = call else { return Span::none() };
+        self.begin_command(*id, call, now).unwrap_or_else(Span::none)
     }
 
-    fn begin_command(&mut self, command: &Command, now: Timestamp) -> Option<Span> {
+    fn begin_command(&mut self, id: CommandId, call: &ClusterCall, now: Timestamp) -> Option<Span> {
         let (tracker, exporter) = self.0.as_mut()?;
-        let context = tracker.begin_call(command, now)?;
+        let context = tracker.begin_call(id, call, now)?;
         // Of the highest level, so that no filter of log lines leaves it out.
         let span = error_span!("execute", trace_id = %context.trace(), span_id = %context.span());
         // Fails without a layer that exports spans: then there are log lines only.

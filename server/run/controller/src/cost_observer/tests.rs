@@ -3,7 +3,7 @@ use model::{MicroUsd, Timestamp};
 
 use crate::testing::SynchronousController;
 use crate::tests::{controller_with, instructions, one_machine};
-use crate::{DecisionId, Effect, Event, Instruction, Settings};
+use crate::{ClusterCall, DecisionId, Effect, Event, Instruction, Settings};
 use cluster::testing::{bound_to, claim, key, node, pod, pool, text};
 use cluster::{ClusterSnapshot, Key, Observation};
 
@@ -26,7 +26,7 @@ fn one_machine_in_use() -> ClusterSnapshot {
 
 fn written(effects: &[Effect]) -> Vec<CostInterval> {
     let intervals = effects.iter().filter_map(|effect| match effect {
-        Effect::RecordCosts { intervals, .. } => Some(intervals.clone()),
+        Effect::Call(ClusterCall::RecordCosts(intervals)) => Some(intervals.clone()),
         _ => None,
     });
     intervals.flatten().collect()
@@ -100,7 +100,7 @@ fn the_decision_that_removes_a_machine_is_written_with_its_end() {
     step(Event::Observed(gone), 1);
     // Empty for 30 seconds at 1:30.
     let decision = step(Event::Tick, 2).iter().find_map(|effect| match effect {
-        Effect::RecordDecision(decision) => Some(decision.id),
+        Effect::Call(ClusterCall::RecordDecision(decision)) => Some(decision.id),
         _ => None,
     });
     let decision = decision.expect("the empty machine is removed");

@@ -6,7 +6,7 @@ use crate::disruption::Disruption;
 use crate::disruption::replacement_recovery::replacements_to_record;
 use crate::moved_shares::note_costs_of;
 use crate::nodeclaim::NodeClaims;
-use crate::{Decision, DecisionId, DecisionReason, Effect, OutgoingNode};
+use crate::{ClusterCall, Decision, DecisionId, DecisionReason, OutgoingNode};
 use cluster::ClusterState;
 use model::ClaimName;
 
@@ -26,7 +26,7 @@ impl ClusterController {
         note_costs_of(&kept, &mut self.history, &self.state);
         self.decisions.push(kept);
         self.status_reporter.mark_dirty();
-        ctx.effects.push(Effect::RecordDecision(Box::new(decision)));
+        ctx.call(ClusterCall::RecordDecision(Box::new(decision)));
     }
 }
 

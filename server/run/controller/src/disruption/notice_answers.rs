@@ -5,7 +5,7 @@ use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::guardrails::removal::{BlockCause, RemovalRefusal};
 use crate::nodeclaim::NodeClaims;
-use crate::{Effect, Finding, NoticeAnswer};
+use crate::{ClusterCall, Finding, NoticeAnswer};
 use model::interruption::InterruptionKind;
 use model::{ClaimName, Millis, ProviderId, Timestamp};
 
@@ -47,7 +47,7 @@ impl Notices {
         let notices: Vec<(ProviderId, InterruptionKind)> = asked.collect();
         self.asked_until = (!notices.is_empty()).then_some(ctx.now + ANSWER_TIMEOUT);
         if !notices.is_empty() {
-            ctx.effects.push(Effect::ConfirmNotices { cluster: ctx.cluster.clone(), notices });
+            ctx.call(ClusterCall::ConfirmNotices(notices));
         }
         outcomes
     }

@@ -16,7 +16,7 @@ use crate::copy_on_write::CopyOnWrite;
 use crate::disruption::{DecisionQueue, Disruption, ReplacementRecords};
 use crate::guardrails::enforcement::reserve_removal;
 use crate::nodeclaim::NodeClaims;
-use crate::{Decision, Effect};
+use crate::{ClusterCall, Decision};
 use cluster::replacement::{RecordedReplacement, ReplacementsRead};
 use cluster::{ClusterState, NOMINATION_WINDOW, Target};
 use model::{ClaimName, PodKey};
@@ -35,8 +35,7 @@ pub(crate) fn end_recorded_replacements(
     };
     let EndedRecords { claims, waits } = disruption.replacement_records.end(has_ended, disruption.backoff.waits());
     if !claims.is_empty() || !waits.is_empty() {
-        let cluster = ctx.cluster.clone();
-        ctx.effects.push(Effect::EndReplacements { cluster, claims, waits, at: ctx.now });
+        ctx.call(ClusterCall::EndReplacements { claims, waits, at: ctx.now });
     }
 }
 

@@ -1,19 +1,26 @@
-//! Effects to execute, their outcomes, and the order, timeout and repetition of each kind.
+//! Operations to execute, their outcomes, and the order, timeout and repetition of each kind.
 
-use crate::{Effect, Event, Instruction};
-use model::{ClaimName, ClusterName, Millis, Text, Timestamp};
+use crate::{ClusterCall, Event, Instruction, InstructionId};
+use model::{ClaimName, Millis, Text, Timestamp};
 
 /// Id of a command; the same for every try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommandId(pub u64);
 
-/// An effect that the executor's caller has to execute now.
+/// What is done in order, and repeated until its outcome is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    Instruct { id: InstructionId, instruction: Box<Instruction> },
+    Call(ClusterCall),
+}
+
+/// An operation that the executor's caller has to carry out now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     /// Names the command in [`Executor::handle_outcome`](crate::executor::Executor::handle_outcome).
     pub id: CommandId,
-    /// The effect, as the controller decided it; only a repeated launch is marked as repeated.
-    pub effect: Effect,
+    /// The operation, as the controller decided it; only a repeated launch is marked as repeated.
+    pub operation: Operation,
     /// When the command is sent again without an answer.
     pub answer_by: Timestamp,
 }
@@ -33,81 +40,72 @@ pub struct Retry {
     pub why: String,
 }
 
-/// Marks the effect as repeated: whether the earlier call took effect is unknown.
-pub(crate) fn mark_repeated(effect: &mut Effect) {
-    match effect {
-        Effect::Launch(order) => order.repeats = true,
-        Effect::Relaunch(decided) => decided.machine.launch.repeats = true,
+/// Marks the operation as repeated: whether the earlier call took effect is unknown.
+pub(crate) fn mark_repeated(operation: &mut Operation) {
+    match operation {
+        Operation::Call(ClusterCall::Launch(order)) => order.repeats = true,
+        Operation::Call(ClusterCall::Relaunch(decided)) => decided.machine.launch.repeats = true,
         _ => {}
     }
 }
 
-/// Cluster and subject that order effects; `None` for effects that may be executed concurrently.
-pub(crate) fn subject_key(effect: &Effect) -> Option<(ClusterName, Text)> {
-    let subject = match effect {
-        // A read need not wait for commands in flight.
-        Effect::RecordDecision(_)
-        | Effect::Inspect { .. }
-        | Effect::ConfirmNotices { .. }
-        | Effect::ResolveNodeClass(_) => return None,
-        // The caller of the executor executes these itself; see `Executor::start`.
-        Effect::Plan(_)
-        | Effect::Resync { .. }
-        | Effect::ReportFinding { .. }
-        | Effect::ClaimProbes { .. }
-        | Effect::PublishView { .. } => {
-            return None;
-        }
-        Effect::PersistCounts { .. } => Text::from("extent"),
-        Effect::RecordCosts { .. } => Text::from("costs"),
-        Effect::EndReplacements { .. } => Text::from("replacements"),
-        Effect::WriteHold { hold, .. } => Text::from(format!("hold/{hold}")),
-        Effect::Instruct { instruction, .. } => Text::from(instruction.subject()),
-        Effect::Launch(order) => claim_subject(&order.claim),
-        Effect::Relaunch(decided) => claim_subject(&decided.machine.launch.claim),
-        Effect::Terminate { claim, .. }
-        | Effect::Describe { claim, .. }
-        | Effect::RecordLaunched { claim, .. }
-        | Effect::CloseLaunch { claim, .. } => claim_subject(claim),
+/// Subject that orders operations; `None` for those that may be executed concurrently.
+pub(crate) fn subject(operation: &Operation) -> Option<Text> {
+    let call = match operation {
+        Operation::Instruct { instruction, .. } => return Some(Text::from(instruction.subject())),
+        Operation::Call(call) => call,
     };
-    Some((effect.cluster().clone(), subject))
+    Some(match call {
+        // A read need not wait for commands in flight.
+        ClusterCall::RecordDecision(_)
+        | ClusterCall::Inspect { .. }
+        | ClusterCall::ConfirmNotices(_)
+        | ClusterCall::ResolveNodeClass(_) => return None,
+        ClusterCall::PersistCounts(_) => Text::from("extent"),
+        ClusterCall::RecordCosts(_) => Text::from("costs"),
+        ClusterCall::EndReplacements { .. } => Text::from("replacements"),
+        ClusterCall::WriteHold { hold, .. } => Text::from(format!("hold/{hold}")),
+        ClusterCall::Launch(order) => claim_subject(&order.claim),
+        ClusterCall::Relaunch(decided) => claim_subject(&decided.machine.launch.claim),
+        ClusterCall::Terminate { claim, .. }
+        | ClusterCall::Describe { claim, .. }
+        | ClusterCall::RecordLaunched { claim, .. }
+        | ClusterCall::CloseLaunch(claim) => claim_subject(claim),
+    })
 }
 
-/// Whether the effect is the instruction to drain a Node.
-pub(crate) fn is_drain(effect: &Effect) -> bool {
-    matches!(effect, Effect::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }))
+/// Whether the operation is the instruction to drain a Node.
+pub(crate) fn is_drain(operation: &Operation) -> bool {
+    matches!(operation, Operation::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }))
 }
 
 /// Timeout of an answer. A drain waits for pods, so its instruction is only repeated now and then,
 /// for a restarted agent; a launch is one call that EC2 answers within seconds.
-pub(crate) fn answer_timeout(effect: &Effect) -> Millis {
-    match effect {
-        Effect::RecordDecision(_)
-        | Effect::RecordLaunched { .. }
-        | Effect::CloseLaunch { .. }
-        | Effect::EndReplacements { .. }
-        | Effect::WriteHold { .. }
-        | Effect::RecordCosts { .. }
-        | Effect::PersistCounts { .. } => Millis::from_secs(10),
-        effect if is_drain(effect) => Millis::from_mins(2),
-        Effect::Instruct { .. }
-        | Effect::Terminate { .. }
-        | Effect::Describe { .. }
-        | Effect::Inspect { .. }
-        | Effect::ConfirmNotices { .. } => Millis::from_secs(30),
+pub(crate) fn answer_timeout(operation: &Operation) -> Millis {
+    let call = match operation {
+        Operation::Instruct { .. } if is_drain(operation) => return Millis::from_mins(2),
+        Operation::Instruct { .. } => return Millis::from_secs(30),
+        Operation::Call(call) => call,
+    };
+    match call {
+        ClusterCall::RecordDecision(_)
+        | ClusterCall::RecordLaunched { .. }
+        | ClusterCall::CloseLaunch(_)
+        | ClusterCall::EndReplacements { .. }
+        | ClusterCall::WriteHold { .. }
+        | ClusterCall::RecordCosts(_)
+        | ClusterCall::PersistCounts(_) => Millis::from_secs(10),
+        ClusterCall::Terminate { .. }
+        | ClusterCall::Describe { .. }
+        | ClusterCall::Inspect { .. }
+        | ClusterCall::ConfirmNotices(_) => Millis::from_secs(30),
         // Several calls, each of which may wait for its turn.
-        Effect::ResolveNodeClass(_) => Millis::from_mins(2),
-        Effect::Launch(_) | Effect::Relaunch(_) => Millis::from_mins(1),
-        // The caller of the executor executes these itself; see `Executor::start`.
-        Effect::Plan(_)
-        | Effect::Resync { .. }
-        | Effect::ReportFinding { .. }
-        | Effect::ClaimProbes { .. }
-        | Effect::PublishView { .. } => Millis::from_secs(30),
+        ClusterCall::ResolveNodeClass(_) => Millis::from_mins(2),
+        ClusterCall::Launch(_) | ClusterCall::Relaunch(_) => Millis::from_mins(1),
     }
 }
 
-/// Subject of effects about a NodeClaim.
+/// Subject of calls about a NodeClaim.
 fn claim_subject(claim: &ClaimName) -> Text {
     Text::from(format!("nodeclaim/{claim}"))
 }

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Effect, InstructionId};
+use crate::InstructionId;
 use model::Timestamp;
 
-use crate::executor::command::CommandId;
+use crate::executor::command::{CommandId, Operation};
 use crate::executor::in_flight::{InFlight, State};
 
 /// Commands by id.
@@ -57,13 +57,6 @@ impl CommandTable {
         Some(entry)
     }
 
-    /// Removes commands for which `kept` is false.
-    pub fn retain(&mut self, kept: impl Fn(&InFlight) -> bool) {
-        self.by_id.retain(|_, entry| kept(entry));
-        self.due_times.retain(|(_, id)| self.by_id.contains_key(id));
-        self.instructions.retain(|_, id| self.by_id.contains_key(id));
-    }
-
     /// Ids of commands that are due and whose state matches `on`.
     pub fn due(&self, now: Timestamp, on: impl Fn(State) -> bool) -> BTreeSet<CommandId> {
         let due = self.due_times.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id);
@@ -81,21 +74,20 @@ impl CommandTable {
 }
 
 fn instruction_of(entry: &InFlight) -> Option<InstructionId> {
-    match &entry.effect {
-        Effect::Instruct { id, .. } => Some(*id),
-        _ => None,
+    match &entry.operation {
+        Operation::Instruct { id, .. } => Some(*id),
+        Operation::Call(_) => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use model::ClusterName;
-
     use super::*;
+    use crate::ClusterCall;
 
     fn queued() -> InFlight {
-        let effect = Effect::CloseLaunch { cluster: ClusterName::from("blue"), claim: "m0".into() };
-        InFlight { effect, tries: 0, state: State::Queued }
+        let operation = Operation::Call(ClusterCall::CloseLaunch("m0".into()));
+        InFlight { operation, tries: 0, state: State::Queued }
     }
 
     #[test]
@@ -115,7 +107,7 @@ mod tests {
         assert_eq!(in_flight.next_due(), Some(Timestamp::from_millis(20)));
         in_flight.remove(one);
         assert_eq!(in_flight.next_due(), Some(Timestamp::from_millis(30)));
-        in_flight.retain(|_| false);
+        in_flight.remove(other);
         assert_eq!((in_flight.next_due(), in_flight.len()), (None, 0));
     }
 }

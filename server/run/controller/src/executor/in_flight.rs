@@ -1,11 +1,11 @@
 //! One command in flight.
 
-use crate::Effect;
+use crate::executor::command::Operation;
 use model::Timestamp;
 
 #[derive(Debug, Clone)]
 pub(crate) struct InFlight {
-    pub effect: Effect,
+    pub operation: Operation,
     pub tries: u32,
     pub state: State,
 }

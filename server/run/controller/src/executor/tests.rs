@@ -4,19 +4,19 @@ use model::{CapacityType, LaunchFailure};
 use super::*;
 use cluster::testing::text;
 
-fn terminate(claim: &str) -> Effect {
-    let (cluster, cluster_uid) = (text("c1"), text("uid-1"));
-    Effect::Terminate { cluster, cluster_uid, claim: text(claim), provider_id: text("aws:///z/i-1") }
+fn terminate(claim: &str) -> Operation {
+    let (cluster_uid, provider_id) = (text("uid-1"), text("aws:///z/i-1"));
+    Operation::Call(ClusterCall::Terminate { cluster_uid, claim: text(claim), provider_id })
 }
 
-fn delete(claim: &str, id: u64) -> Effect {
+fn delete(claim: &str, id: u64) -> Operation {
     let instruction =
         Instruction::DeleteClaim { claim: text(claim), node: None, provider_id: text(""), reason: text("test") };
-    Effect::Instruct { cluster: text("c1"), id: InstructionId(id), instruction: Box::new(instruction) }
+    Operation::Instruct { id: InstructionId(id), instruction: Box::new(instruction) }
 }
 
-fn launch(claim: &str) -> Effect {
-    Effect::Launch(Box::new(model::LaunchOrder {
+fn launch(claim: &str) -> Operation {
+    Operation::Call(ClusterCall::Launch(Box::new(model::LaunchOrder {
         cluster: text("c1"),
         cluster_uid: text("uid-1"),
         claim: text(claim),
@@ -31,13 +31,13 @@ fn launch(claim: &str) -> Effect {
         template: None,
         lane: model::PriorityLane::Pending,
         repeats: false,
-    }))
+    })))
 }
 
-fn run(commands: impl IntoIterator<Item = Command>) -> (CommandId, Effect) {
+fn run(commands: impl IntoIterator<Item = Command>) -> (CommandId, Operation) {
     let commands: Vec<Command> = commands.into_iter().collect();
     match <[Command; 1]>::try_from(commands) {
-        Ok([Command { id, effect, .. }]) => (id, effect),
+        Ok([Command { id, operation, .. }]) => (id, operation),
         Err(other) => panic!("expected one command, got {other:?}"),
     }
 }
@@ -58,8 +58,8 @@ fn commands_about_one_claim_are_serialized_and_others_do_not_wait() {
     run(executor.start(delete("b", 3), Timestamp::from_millis(0)));
     let (event, next) = executor.handle_outcome(first, Ok(Some(acked(1))), Timestamp::from_millis(1));
     assert_eq!(event, Some(acked(1)));
-    let (_, effect) = run(next);
-    assert!(matches!(effect, Effect::Instruct { id: InstructionId(2), .. }), "{effect:?}");
+    let (_, operation) = run(next);
+    assert!(matches!(operation, Operation::Instruct { id: InstructionId(2), .. }), "{operation:?}");
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn the_answer_of_an_agent_ends_its_instruction_once_and_sends_the_one_that_waite
     let mut executor = Executor::new(1);
     run(executor.start(delete("a", 1), Timestamp::from_millis(0)));
     assert_eq!(executor.start(delete("a", 2), Timestamp::from_millis(0)), None);
-    let (_, effect) = run(executor.observe(&acked(1), Timestamp::from_millis(1)));
-    assert!(matches!(effect, Effect::Instruct { id: InstructionId(2), .. }), "{effect:?}");
+    let (_, operation) = run(executor.observe(&acked(1), Timestamp::from_millis(1)));
+    assert!(matches!(operation, Operation::Instruct { id: InstructionId(2), .. }), "{operation:?}");
     assert_eq!(executor.observe(&acked(1), Timestamp::from_millis(2)), None);
     assert_eq!(executor.pending_count(), 1);
     let failed = Event::InstructionFailed { instruction: InstructionId(2), reason: String::new(), unmet: false };
@@ -77,29 +77,17 @@ fn the_answer_of_an_agent_ends_its_instruction_once_and_sends_the_one_that_waite
 }
 
 #[test]
-fn the_commands_of_a_lost_cluster_are_dropped_and_their_answers_ignored() {
-    let mut executor = Executor::new(1);
-    run(executor.start(delete("a", 1), Timestamp::from_millis(0)));
-    assert_eq!(executor.start(delete("a", 2), Timestamp::from_millis(0)), None);
-    let (terminated, _) = run(executor.start(terminate("b"), Timestamp::from_millis(0)));
-    executor.handle_outcome(terminated, Ok(None), Timestamp::from_millis(0));
-    executor.forget_cluster(&text("c1"));
-    assert_eq!((executor.pending_count(), executor.next_wakeup()), (0, None));
-    assert_eq!(executor.observe(&acked(1), Timestamp::from_millis(1)), None);
-}
-
-#[test]
 fn a_launch_without_an_answer_is_repeated_and_marked_as_repeated() {
     let mut executor = Executor::new(1);
-    let (id, effect) = run(executor.start(launch("a"), Timestamp::from_millis(0)));
+    let (id, operation) = run(executor.start(launch("a"), Timestamp::from_millis(0)));
     // The answer may take 60 s; after that the first back-off is at most 0.5 s.
     assert_eq!(executor.next_wakeup(), Some(Timestamp::from_millis(60_000)));
     assert_eq!(executor.tick(Timestamp::from_millis(60_000)), []);
     let due = executor.next_wakeup().unwrap();
     assert!(due > Timestamp::from_millis(60_000) && due <= Timestamp::from_millis(60_500), "{due:?}");
-    let Effect::Launch(mut expected) = effect else { panic!("{effect:?}") };
+    let Operation::Call(ClusterCall::Launch(mut expected)) = operation else { panic!("{operation:?}") };
     expected.repeats = true;
-    assert_eq!(run(executor.tick(due)), (id, Effect::Launch(expected)));
+    assert_eq!(run(executor.tick(due)), (id, Operation::Call(ClusterCall::Launch(expected))));
 }
 
 #[test]
@@ -131,7 +119,8 @@ fn an_accepted_termination_frees_its_queue_and_is_queried_later() {
     assert_eq!(executor.handle_outcome(id, Ok(None), Timestamp::from_millis(0)), (None, None));
     run(executor.start(delete("b", 1), Timestamp::from_millis(0)));
     let commands = executor.tick(Timestamp::from_millis(30_000));
-    let queried = commands.iter().any(|command| matches!(command.effect, Effect::Terminate { .. }));
+    let queried =
+        commands.iter().any(|command| matches!(command.operation, Operation::Call(ClusterCall::Terminate { .. })));
     assert!(queried, "{commands:?}");
 }
 
@@ -167,10 +156,10 @@ fn failures_wait_longer_each_time() {
 #[test]
 fn recording_a_launch_is_retried_until_done_and_causes_no_event() {
     let mut executor = Executor::new(1);
-    let (cluster, claim, provider_id) = (text("c1"), text("a"), text("aws:///z/i-1"));
-    let record = Effect::RecordLaunched { cluster, claim, attempt: 1, provider_id };
-    let (id, effect) = run(executor.start(record.clone(), Timestamp::from_millis(0)));
-    assert_eq!(effect, record);
+    let (claim, provider_id) = (text("a"), text("aws:///z/i-1"));
+    let record = Operation::Call(ClusterCall::RecordLaunched { claim, attempt: 1, provider_id });
+    let (id, operation) = run(executor.start(record.clone(), Timestamp::from_millis(0)));
+    assert_eq!(operation, record);
     assert_eq!(executor.handle_outcome(id, again(), Timestamp::from_millis(1)), (None, None));
     let due = executor.next_wakeup().unwrap();
     assert_eq!(run(executor.tick(due)).0, id);
@@ -178,7 +167,7 @@ fn recording_a_launch_is_retried_until_done_and_causes_no_event() {
     assert_eq!(executor.pending_count(), 0);
 }
 
-fn drain(claim: &str, id: u64) -> Effect {
+fn drain(claim: &str, id: u64) -> Operation {
     let instruction = Instruction::Drain {
         claim: text(claim),
         node: text("n"),
@@ -188,7 +177,7 @@ fn drain(claim: &str, id: u64) -> Effect {
         only_if_empty: false,
         reason: text("test"),
     };
-    Effect::Instruct { cluster: text("c1"), id: InstructionId(id), instruction: Box::new(instruction) }
+    Operation::Instruct { id: InstructionId(id), instruction: Box::new(instruction) }
 }
 
 #[test]
@@ -196,14 +185,14 @@ fn a_drain_does_not_wait_for_an_earlier_one_of_the_same_claim() {
     let now = Timestamp::from_millis(0);
     let mut executor = Executor::new(1);
     let (first, _) = run(executor.start(drain("a", 1), now));
-    let (second, effect) = run(executor.start(drain("a", 2), now));
-    assert!(matches!(effect, Effect::Instruct { id: InstructionId(2), .. }), "{effect:?}");
+    let (second, operation) = run(executor.start(drain("a", 2), now));
+    assert!(matches!(operation, Operation::Instruct { id: InstructionId(2), .. }), "{operation:?}");
     assert_eq!(executor.start(delete("a", 3), now), None, "other commands still wait");
     assert_eq!(executor.handle_outcome(first, Ok(Some(acked(1))), now), (None, None), "nobody waits for it");
     let (event, next) = executor.handle_outcome(second, Ok(Some(acked(2))), now);
     assert_eq!(event, Some(acked(2)));
-    let (_, effect) = run(next);
-    assert!(matches!(effect, Effect::Instruct { id: InstructionId(3), .. }), "{effect:?}");
+    let (_, operation) = run(next);
+    assert!(matches!(operation, Operation::Instruct { id: InstructionId(3), .. }), "{operation:?}");
 }
 
 #[test]
@@ -214,6 +203,6 @@ fn a_drain_waits_for_an_earlier_command_of_another_kind() {
     assert_eq!(executor.start(drain("a", 2), now), None);
     assert_eq!(executor.start(drain("a", 3), now), None);
     let (_, next) = executor.handle_outcome(first, Ok(None), now);
-    let (_, effect) = run(next);
-    assert!(matches!(effect, Effect::Instruct { id: InstructionId(3), .. }), "{effect:?}");
+    let (_, operation) = run(next);
+    assert!(matches!(operation, Operation::Instruct { id: InstructionId(3), .. }), "{operation:?}");
 }

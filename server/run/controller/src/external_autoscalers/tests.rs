@@ -1,7 +1,7 @@
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::methods::emptiness::Emptiness;
 use crate::testing::SynchronousController;
-use crate::{Effect, Event, PlanError, PlanOutcome, Settings};
+use crate::{ClusterCall, Effect, Event, PlanError, PlanOutcome, Settings};
 use cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
 use cluster::{AutoscalerRecord, ClaimRecord, ClusterSnapshot, NodeRecord, Object, Observation, PodRecord, PoolRecord};
 use model::input::PlanningInput;
@@ -144,7 +144,9 @@ fn touched(snapshot: ClusterSnapshot, other: Observation) -> bool {
     for second in 2..600 {
         effects.extend(controller.handle(Event::Tick, Timestamp::from_millis(second * 1_000)));
     }
-    let decided = effects.iter().any(|effect| matches!(effect, Effect::RecordDecision(_) | Effect::Terminate { .. }));
+    let decided = effects.iter().any(|effect| {
+        matches!(effect, Effect::Call(ClusterCall::RecordDecision(_)) | Effect::Call(ClusterCall::Terminate { .. }))
+    });
     let sent = |effect: &Effect| matches!(effect, Effect::Instruct { instruction, .. } if instruction.claim().is_some_and(|claim| claim.as_ref() == "m0"));
     decided || effects.iter().any(sent)
 }

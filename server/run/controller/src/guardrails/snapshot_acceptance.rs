@@ -10,7 +10,7 @@ use crate::copy_on_write::CopyOnWrite;
 use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::{NodeClaims, PendingRecovery};
 use crate::step_view::StepView;
-use crate::{Effect, LaunchState, Listing, Removal};
+use crate::{ClusterCall, Effect, LaunchState, Listing, Removal};
 use cluster::{ClusterSnapshot, ClusterState, Key, Observation};
 use model::{ClaimName, Millis, ProviderId, Text, Timestamp};
 
@@ -187,7 +187,7 @@ impl ClusterGuardrails {
         if self.next_counts_write(state, ctx).is_some_and(|due| due <= ctx.now) {
             let counts = ObjectCounts::of_state(state, 0);
             self.record_counts_write(counts, ctx.now);
-            ctx.effects.push(Effect::PersistCounts { cluster: ctx.cluster.clone(), counts });
+            ctx.call(ClusterCall::PersistCounts(counts));
         }
     }
 
@@ -215,8 +215,7 @@ pub(crate) fn request_resync(ctx: &mut Context<'_>, guardrails: &mut ClusterGuar
         return;
     };
     quarantine.schedule_resync(&ctx.settings.guardrails.quarantine, ctx.now);
-    let (cluster, reason) = (ctx.cluster.clone(), Text::from(quarantine.reason().to_string()));
-    ctx.effects.push(Effect::Resync { cluster, reason });
+    ctx.effects.push(Effect::Resync(Text::from(quarantine.reason().to_string())));
 }
 
 /// Restores objects that were deleted without announcement; the next snapshot shows what

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CapacityHold, HoldEnd, HoldId};
-use crate::Effect;
+use crate::ClusterCall;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::holds::Holds;
@@ -66,8 +66,7 @@ impl ClusterController {
             publish_bookings(ctx.now, &self.holds, &mut self.disruption, &mut self.provisioner, &mut self.state);
         }
         for (hold, status) in self.holds.take_unwritten() {
-            let cluster = self.cluster.clone();
-            ctx.effects.push(Effect::WriteHold { cluster, hold, status: Box::new(status) });
+            ctx.call(ClusterCall::WriteHold { hold, status: Box::new(status) });
         }
         request_hold_plan_if_due(
             ctx,

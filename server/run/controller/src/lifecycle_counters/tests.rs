@@ -4,7 +4,7 @@ use super::*;
 use crate::disruption::{CONSOLIDATION, DRIFT, EMPTY};
 use crate::testing::SynchronousController;
 use crate::tests::{controller_with, instructions, launched, order_for_a};
-use crate::{Effect, Event, Instruction, MethodReason, Removal};
+use crate::{ClusterCall, Effect, Event, Instruction, MethodReason, Removal};
 use cluster::replacement::{RecordedReplacement, Replacement};
 use cluster::testing::{bound_to, claim, key, node, pod, pool, text};
 use cluster::{ClusterSnapshot, Key, Observation};
@@ -52,7 +52,7 @@ fn what_was_there_before_is_no_creation_and_its_end_is_counted_with_its_reason()
     controller.handle(Event::Observed(gone), at(60_000));
     let effects = controller.handle(Event::Tick, at(120_000));
     let decision = effects.iter().find_map(|effect| match effect {
-        Effect::RecordDecision(decision) => Some(decision.id),
+        Effect::Call(ClusterCall::RecordDecision(decision)) => Some(decision.id),
         _ => None,
     });
     let effects = controller.handle(Event::Recorded(decision.expect("it is empty")), at(120_000));

@@ -151,8 +151,7 @@ impl NodeClaims {
         if let Some(claim) = instruction.claim() {
             self.record_instruction(id, claim);
         }
-        let cluster = ctx.cluster.clone();
-        ctx.effects.push(Effect::Instruct { cluster, id, instruction: Box::new(instruction) });
+        ctx.effects.push(Effect::Instruct { id, instruction: Box::new(instruction) });
     }
 
     /// Price per hour of the machine of `name`; 0 while it is unknown.

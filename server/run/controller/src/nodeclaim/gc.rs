@@ -29,7 +29,7 @@ use crate::nodeclaim::other_region::report_elsewhere;
 use crate::nodeclaim::{GarbageCollector, NodeClaims};
 use crate::region_state::RegionState;
 use crate::step_view::StepView;
-use crate::{Effect, Finding};
+use crate::{ClusterCall, Finding};
 use cluster::ClusterState;
 use model::{ClaimName, Millis, ProviderId, Timestamp};
 
@@ -87,8 +87,7 @@ impl ClusterController {
         } else if admit_orphan_removal(&orphan.claim, ctx, &self.claims, &self.decisions) {
             let (claim, provider_id) = (orphan.claim.clone(), orphan.provider_id.clone());
             self.gc.record_termination(provider_id.clone());
-            let (cluster, cluster_uid) = (self.cluster.clone(), ctx.uid.clone());
-            ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim, provider_id });
+            ctx.call(ClusterCall::Terminate { cluster_uid: ctx.uid.clone(), claim, provider_id });
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::guardrails::removal::ListingLoss;
 use crate::nodeclaim::{GarbageCollector, NodeClaims};
 use crate::step_view::StepView;
-use crate::{Effect, Finding};
+use crate::{ClusterCall, Finding};
 use model::{ClaimName, Millis, ProviderId, Timestamp};
 
 /// Maximum inspections of one cluster per listing.
@@ -113,6 +113,5 @@ pub(crate) fn inspect_instances(
 }
 
 fn request_inspection(claim: ClaimName, provider_id: ProviderId, ctx: &mut Context<'_>) {
-    let (cluster, cluster_uid) = (ctx.cluster.clone(), ctx.uid.clone());
-    ctx.effects.push(Effect::Inspect { cluster, cluster_uid, claim, provider_id });
+    ctx.call(ClusterCall::Inspect { cluster_uid: ctx.uid.clone(), claim, provider_id });
 }

@@ -27,8 +27,8 @@ use crate::provisioning::Provisioner;
 use crate::provisioning::probing::{close_launch, options_without_capacity, probe_holder, report_offerings};
 use crate::status_reporter::StatusReporter;
 use crate::{
-    DecidedLaunch, Decision, DecisionId, DecisionReason, Effect, Instruction, InstructionId, Launched, PlannedMachine,
-    order,
+    ClusterCall, DecidedLaunch, Decision, DecisionId, DecisionReason, Instruction, InstructionId, Launched,
+    PlannedMachine, order,
 };
 use cluster::assignments::NOMINATION_WINDOW;
 use cluster::planning::{UNREGISTERED, is_ephemeral};
@@ -252,7 +252,7 @@ impl ClusterController {
             if let Some(decided) = &mut decided {
                 renew_launch_template(decided, ctx, &self.state);
             }
-            return ctx.effects.extend(decided.map(|decided| Effect::Relaunch(Box::new(decided))));
+            return decided.into_iter().for_each(|decided| ctx.call(ClusterCall::Relaunch(Box::new(decided))));
         }
         match failure {
             LaunchFailure::InsufficientCapacity { unavailable } => {
@@ -349,7 +349,7 @@ pub(crate) fn launch_available(
     machine.narrow_options(available);
     if let Some(mut decided) = machine.launch_order(ctx.now) {
         renew_launch_template(&mut decided, ctx, state);
-        ctx.effects.push(Effect::Relaunch(Box::new(decided)));
+        ctx.call(ClusterCall::Relaunch(Box::new(decided)));
     }
 }
 
@@ -466,7 +466,7 @@ pub(crate) fn launch_instance(claim: &ClaimName, ctx: &mut Context<'_>, claims: 
         if decided.machine.launch.template.is_none() {
             renew_launch_template(&mut decided, ctx, state);
         }
-        ctx.effects.push(Effect::Launch(Box::new(decided.machine.launch)));
+        ctx.call(ClusterCall::Launch(Box::new(decided.machine.launch)));
     }
 }
 

@@ -35,7 +35,7 @@ use crate::nodeclaim::orphans::synthesize_claim;
 use crate::nodeclaim::termination_calls::delete_claim;
 use crate::provisioning::launches::is_still_valid;
 use crate::step_view::StepView;
-use crate::{Effect, Finding, Instruction, PlannedMachine, order};
+use crate::{ClusterCall, Finding, Instruction, PlannedMachine, order};
 use cluster::{ClaimRecord, ClusterState, Target};
 use model::drain::RecordedDrain;
 use model::{ClaimName, MicroUsd, Millis, PodKey, ProviderId, Text, Timestamp};
@@ -213,7 +213,7 @@ pub(crate) fn recover_launched_instance(
         machine.resume_launch(attempt, ctx.now);
     }
     claims.insert(machine);
-    ctx.effects.push(Effect::Describe { cluster: ctx.cluster.clone(), claim, attempt, provider_id });
+    ctx.call(ClusterCall::Describe { claim, attempt, provider_id });
 }
 
 /// Assigns those of `pods` that still wait to `claim`; returns whether any does, or whether
@@ -258,8 +258,7 @@ fn report_unrecorded_claims(
 fn record_launched(claim: &ClaimName, attempt: u32, ctx: &mut Context<'_>, claims: &NodeClaims) {
     let provider_id = claims.get(claim).map(|machine| machine.provider_id().clone());
     if let Some(provider_id) = provider_id.filter(|provider_id| !provider_id.is_empty()) {
-        let (cluster, claim) = (ctx.cluster.clone(), claim.clone());
-        ctx.effects.push(Effect::RecordLaunched { cluster, claim, attempt, provider_id });
+        ctx.call(ClusterCall::RecordLaunched { claim: claim.clone(), attempt, provider_id });
     }
 }
 

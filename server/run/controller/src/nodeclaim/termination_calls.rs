@@ -8,7 +8,7 @@ use crate::copy_on_write::CopyOnWrite;
 use crate::history::History;
 use crate::nodeclaim::NodeClaims;
 use crate::nodeclaim::missing_claims::{report_missing_claims, snapshot_suspicious};
-use crate::{Effect, Finding, Instruction};
+use crate::{ClusterCall, Finding, Instruction};
 use cluster::ClusterState;
 use model::{ClaimName, Text};
 
@@ -72,8 +72,7 @@ pub(crate) fn retry_cloud_call(claim: &ClaimName, ctx: &mut Context<'_>, claims:
         Some(CloudRetry::Terminate) => terminate_instance(claim, None, ctx, claims),
         Some(CloudRetry::Describe { attempt }) => {
             let provider_id = machine.provider_id().clone();
-            let (cluster, claim) = (ctx.cluster.clone(), claim.clone());
-            ctx.effects.push(Effect::Describe { cluster, claim, attempt, provider_id });
+            ctx.call(ClusterCall::Describe { claim: claim.clone(), attempt, provider_id });
         }
         None => {}
     }
@@ -91,9 +90,8 @@ pub(crate) fn terminate_instance(
     if !machine.begin_instance_termination(reason, ctx.now) {
         return;
     }
-    let (cluster, cluster_uid) = (ctx.cluster.clone(), ctx.uid.clone());
-    let provider_id = machine.provider_id().clone();
-    ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim: claim.clone(), provider_id });
+    let (cluster_uid, provider_id) = (ctx.uid.clone(), machine.provider_id().clone());
+    ctx.call(ClusterCall::Terminate { cluster_uid, claim: claim.clone(), provider_id });
 }
 
 /// Checks the obstacle again after the retry time.

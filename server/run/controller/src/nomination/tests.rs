@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::testing::SynchronousController;
-use super::super::{Effect, Event, Instruction, InstructionId, Launched, PlanOutcome, Settings};
+use super::super::{ClusterCall, Effect, Event, Instruction, InstructionId, Launched, PlanOutcome, Settings};
 use cluster::testing::{node, pod, pool, text};
 use cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use model::input::PlanningInput;
@@ -169,9 +169,9 @@ impl Scenario {
         let effects = self.controller.handle(event, Timestamp::from_millis(self.now));
         for effect in effects {
             match effect {
-                Effect::RecordDecision(decision) => self.handle(Event::Recorded(decision.id)),
-                Effect::Launch(order) => self.launch(&order),
-                Effect::Instruct { id, instruction, .. } => self.instruct(id, *instruction),
+                Effect::Call(ClusterCall::RecordDecision(decision)) => self.handle(Event::Recorded(decision.id)),
+                Effect::Call(ClusterCall::Launch(order)) => self.launch(&order),
+                Effect::Instruct { id, instruction } => self.instruct(id, *instruction),
                 _ => {}
             }
         }

@@ -5,7 +5,7 @@ use crate::nodeclaim::{ManagedClaim, NodeClaims, PendingRecovery, StageKind};
 use crate::provisioning::Provisioner;
 use crate::step_view::StepView;
 use crate::unavailable_offerings::{Offering, OfferingKey, OfferingOutcome, ProbeAnswer, ProbeHolder};
-use crate::{Effect, order};
+use crate::{ClusterCall, order};
 use cluster::ClusterState;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE, ZONE_ID};
 use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, NodePool, RefusedOption, Timestamp, Zone};
@@ -58,7 +58,7 @@ pub(crate) fn report_offerings(
 pub(crate) fn close_launch(claim: &ClaimName, ctx: &mut Context<'_>, recovery: &mut PendingRecovery) {
     recovery.remove_launch(claim);
     ctx.offerings.release_probes(&probe_holder(claim, &ctx.cluster));
-    ctx.effects.push(Effect::CloseLaunch { cluster: ctx.cluster.clone(), claim: claim.clone() });
+    ctx.call(ClusterCall::CloseLaunch(claim.clone()));
 }
 
 /// The launch of `claim` as probes name it.

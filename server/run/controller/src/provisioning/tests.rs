@@ -7,7 +7,7 @@ use crate::guardrails::{DisabledGuards, Freeze, Guard};
 use crate::testing::{Input, SynchronousController};
 use crate::tests::one_machine;
 use crate::unavailable_offerings::{OfferingKey, UnavailableOffering};
-use crate::{ClusterController, Decision, DecisionAnswer, Effect, Event, RegionEvent, Settings};
+use crate::{ClusterCall, ClusterController, Decision, DecisionAnswer, Effect, Event, RegionEvent, Settings};
 use cluster::testing::{bound_to, claim, key, node, pod, pool, text};
 use cluster::{ClusterSnapshot, Key, Object, Observation, PoolRecord};
 use model::resources::NODES;
@@ -19,7 +19,7 @@ fn observe(controller: &mut SynchronousController, at: i64, observation: Observa
 
 fn decisions(effects: &[Effect]) -> Vec<&Decision> {
     let decisions = effects.iter().filter_map(|effect| match effect {
-        Effect::RecordDecision(decision) => Some(decision.as_ref()),
+        Effect::Call(ClusterCall::RecordDecision(decision)) => Some(decision.as_ref()),
         _ => None,
     });
     decisions.collect()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::status::{ConditionStatus, EventOrder, ObjectRef, StatusPatch};
 use crate::testing::SynchronousController;
-use crate::{Effect, Event, EventReason, FeatureGates, Instruction, InstructionId, PlanOutcome, Settings};
+use crate::{ClusterCall, Effect, Event, EventReason, FeatureGates, Instruction, InstructionId, PlanOutcome, Settings};
 use cluster::testing::{bound_to, claim, cpu, initialized_cluster, node, pod, pool, text};
 use cluster::{
     ClaimDriftFacts, ClaimRecord, ClassRecord, ClusterSnapshot, ConditionDigest, NodeRecord, Object, Observation,
@@ -57,7 +57,7 @@ impl Fixture {
         let effects = self.controller.handle(event, Timestamp::from_millis(at));
         let mut instructions = Vec::new();
         for effect in &effects {
-            let Effect::Instruct { id, instruction, .. } = effect else { continue };
+            let Effect::Instruct { id, instruction } = effect else { continue };
             match instruction.as_ref() {
                 Instruction::WriteStatus(order) => {
                     self.written.push((order.subject.clone(), order.patch.clone()));
@@ -205,7 +205,7 @@ fn pools_managed_by_karpenter_and_their_classes_get_no_status() {
 /// The query for the EC2NodeClass among `effects`.
 fn node_class_query(effects: &[Effect]) -> Option<Box<NodeClassQuery>> {
     effects.iter().find_map(|effect| match effect {
-        Effect::ResolveNodeClass(query) => Some(query.clone()),
+        Effect::Call(ClusterCall::ResolveNodeClass(query)) => Some(query.clone()),
         _ => None,
     })
 }
@@ -254,13 +254,13 @@ fn a_class_gets_the_conditions_and_the_status_that_it_is_resolved_to() {
     let (_, patch) = real.written.iter().rev().find(|(subject, _)| *subject == default).unwrap();
     assert_eq!(patch.node_class.as_deref(), Some(&resolved.status));
     assert_eq!((patch.zones.as_ref(), patch.add_finalizer), (None, Some("karpenter.k8s.aws/termination")));
-    let findings = effects.iter().filter(|effect| matches!(effect, Effect::ReportFinding { .. })).count();
+    let findings = effects.iter().filter(|effect| matches!(effect, Effect::ReportFinding(_))).count();
     assert_eq!(findings, 2, "one for each condition that is not met");
     // The next resolution follows after a minute and this cluster's share of the spread.
     assert_eq!(node_class_query(&real.tick(189_000)), None);
     let again = node_class_query(&real.tick(210_000)).unwrap();
     let effects = real.handle(211_000, event(again));
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::ReportFinding { .. })), "nothing has changed");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::ReportFinding(_))), "nothing has changed");
 }
 
 /// Its NodePools are gone, so nothing resolves it any more.

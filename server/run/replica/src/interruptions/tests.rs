@@ -1,8 +1,7 @@
 use std::time::Duration;
 
 use cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Observation};
-use controller::executor::Command;
-use controller::{Effect, NoticeAnswer, Settings};
+use controller::{ClusterCall, NoticeAnswer, Settings};
 
 use super::*;
 use crate::{Input, Output, Replica};
@@ -95,9 +94,7 @@ fn stored(number: u64, instance: &str, age: u64) -> StoredInterruption {
 /// The NodeClaims that decisions among `outputs` remove.
 fn removed(outputs: &[Output]) -> Vec<String> {
     let decisions = outputs.iter().filter_map(|output| match output {
-        Output::Call(Call::RunCommand {
-            command: Command { effect: Effect::RecordDecision(decision), .. }, ..
-        }) => Some(decision),
+        Output::Call(Call::RunCommand { call: ClusterCall::RecordDecision(decision), .. }) => Some(decision),
         _ => None,
     });
     decisions.flat_map(|decision| decision.removals.iter().map(|removal| removal.claim.to_string())).collect()
@@ -108,8 +105,10 @@ fn with_answers(replica: &mut Replica, mut outputs: Vec<Output>, now: i64) -> Ve
     let mut next = 0;
     while let Some(output) = outputs.get(next) {
         next += 1;
-        let Output::Call(Call::RunCommand { command: Command { id, effect, .. }, .. }) = output else { continue };
-        let Effect::ConfirmNotices { cluster, notices } = effect else { continue };
+        let Output::Call(Call::RunCommand { cluster, id, call: ClusterCall::ConfirmNotices(notices), .. }) = output
+        else {
+            continue;
+        };
         let answer = NoticeAnswer::Shown(notices.iter().cloned().collect());
         let event = Event::NoticesAnswered { asked: notices.clone(), answer };
         let ended = Input::CommandEnded { cluster: cluster.clone(), id: *id, outcome: Ok(Some(event)) };

@@ -83,17 +83,13 @@ fn order(claim: &str) -> LaunchOrder {
     }
 }
 
-fn decision(id: u64, launches: Vec<PlannedMachine>, removals: &[&str]) -> Effect {
+fn decision(id: u64, launches: Vec<PlannedMachine>, removals: &[&str]) -> ClusterCall {
     let mut decision = Decision::new(DecisionId(id), "blue".into(), DecisionReason::Provision, 1, at(2_000));
     let removal = |claim: &&str| Removal { claim: (*claim).into(), node: "n1".into(), reason: Text::default() };
     decision.due = at(1_900);
     decision.launches = launches;
     decision.removals = removals.iter().map(removal).collect();
-    Effect::RecordDecision(Box::new(decision))
-}
-
-fn command(id: u64, effect: Effect) -> Command {
-    Command { id: CommandId(id), effect, answer_by: at(i64::MAX) }
+    ClusterCall::RecordDecision(Box::new(decision))
 }
 
 fn launched(claim: &str) -> Outcome {
@@ -158,11 +154,11 @@ fn mark(claim: &str) -> Instruction {
 fn with_a_launch() -> Tracker {
     let mut tracker = tracker();
     tracker.observe(&observed(Object::Pod(pod("a", None))), at(1_400));
-    assert!(tracker.begin_call(&command(1, decision(7, vec![machine("c1", &["a"])], &[])), at(2_000)).is_some());
+    assert!(tracker.begin_call(CommandId(1), &decision(7, vec![machine("c1", &["a"])], &[]), at(2_000)).is_some());
     tracker.end_call(CommandId(1), &Ok(Some(Event::Recorded(DecisionId(7)))), at(2_010));
     tracker.instruct(InstructionId(10), &create("c1"), at(2_020));
     tracker.observe(&acked(10), at(2_050));
-    assert!(tracker.begin_call(&command(2, Effect::Launch(Box::new(order("c1")))), at(2_060)).is_some());
+    assert!(tracker.begin_call(CommandId(2), &ClusterCall::Launch(Box::new(order("c1"))), at(2_060)).is_some());
     tracker.end_call(CommandId(2), &launched("c1"), at(3_000));
     tracker
 }
@@ -209,9 +205,9 @@ fn a_launch_is_one_trace_from_the_creation_of_its_first_pod_until_its_pods_are_b
 #[test]
 fn a_removal_is_one_trace_until_its_nodeclaim_is_deleted() {
     let mut tracker = tracker();
-    tracker.begin_call(&command(1, decision(8, Vec::new(), &["c1"])), at(2_000));
+    tracker.begin_call(CommandId(1), &decision(8, Vec::new(), &["c1"]), at(2_000));
     tracker.end_call(CommandId(1), &Err(Retry { after: None, why: "no answer in time".into() }), at(2_100));
-    tracker.begin_call(&command(1, decision(8, Vec::new(), &["c1"])), at(2_200));
+    tracker.begin_call(CommandId(1), &decision(8, Vec::new(), &["c1"]), at(2_200));
     tracker.end_call(CommandId(1), &Ok(None), at(2_300));
     let drain = Instruction::Drain {
         claim: "c1".into(),
@@ -225,14 +221,10 @@ fn a_removal_is_one_trace_until_its_nodeclaim_is_deleted() {
     tracker.instruct(InstructionId(20), &drain, at(2_400));
     tracker.observe(&acked(20), at(60_000));
     let (claim, provider_id) = (ClaimName::from("c1"), ProviderId::from(INSTANCE));
-    let terminate = Effect::Terminate {
-        cluster: "blue".into(),
-        cluster_uid: Text::default(),
-        claim: claim.clone(),
-        provider_id: provider_id.clone(),
-    };
+    let terminate =
+        ClusterCall::Terminate { cluster_uid: Text::default(), claim: claim.clone(), provider_id: provider_id.clone() };
     for (id, begun) in [(2, 60_100), (3, 62_000)] {
-        assert!(tracker.begin_call(&command(id, terminate.clone()), at(begun)).is_some());
+        assert!(tracker.begin_call(CommandId(id), &terminate, at(begun)).is_some());
         tracker.end_call(CommandId(id), &Ok(None), at(begun + 10));
     }
     tracker.observe(&Event::InstanceGone(provider_id.clone()), at(65_000));
@@ -273,7 +265,7 @@ fn the_next_owner_continues_the_trace_of_a_recorded_launch() {
     };
     let acquired = Event::LeaseAcquired { uid: "u".into(), launches: vec![launch] };
     tracker.observe(&acquired, at(5_000));
-    let context = tracker.begin_call(&command(1, Effect::Launch(Box::new(order("c1")))), at(6_000)).unwrap();
+    let context = tracker.begin_call(CommandId(1), &ClusterCall::Launch(Box::new(order("c1"))), at(6_000)).unwrap();
     assert_eq!(context.trace(), SpanContext::of_decision(&"blue".into(), 7, at(2_000)).trace());
     tracker.end_call(CommandId(1), &launched("c1"), at(7_000));
     tracker.close();
@@ -296,7 +288,7 @@ fn a_launch_that_never_becomes_ready_is_given_up_with_what_was_seen_of_it() {
 #[test]
 fn a_pod_that_is_planned_again_is_awaited_by_the_later_machine_alone() {
     let mut tracker = with_a_launch();
-    tracker.begin_call(&command(9, decision(8, vec![machine("c2", &["a"])], &[])), at(4_000));
+    tracker.begin_call(CommandId(9), &decision(8, vec![machine("c2", &["a"])], &[]), at(4_000));
     assert_eq!(tracker.planned.values().map(ToString::to_string).collect::<Vec<_>>(), ["c2"]);
     assert_eq!(tracker.launches["c1"].waiting_pods().count(), 0);
     assert_eq!(tracker.launches["c2"].waiting_pods().count(), 1);
@@ -308,7 +300,7 @@ fn one_instruction_of_a_decision_carries_the_span_of_its_first_pod() {
     tracker.observe(&observed(Object::Pod(pod("b", None))), at(1_400));
     tracker.observe(&observed(Object::Pod(pod("a", None))), at(1_500));
     let machines = vec![machine("c1", &["a"]), machine("c2", &["b"])];
-    tracker.begin_call(&command(1, decision(7, machines, &[])), at(2_000));
+    tracker.begin_call(CommandId(1), &decision(7, machines, &[]), at(2_000));
     let root = SpanContext::of_decision(&"blue".into(), 7, at(2_000));
     let first = tracker.instruct(InstructionId(10), &create("c1"), at(2_020)).unwrap();
     assert_eq!(first.first_pod, Some(("uid-b".into(), root.child("observe", ""))), "it arrived first");
@@ -323,6 +315,6 @@ fn one_instruction_of_a_decision_carries_the_span_of_its_first_pod() {
 fn decisions_beyond_the_bound_have_no_trace() {
     let mut tracker = tracker();
     let machines = (0..=MAX_MACHINES).map(|number| machine(&format!("c{number}"), &[])).collect();
-    assert_eq!(tracker.begin_call(&command(1, decision(7, machines, &[])), at(2_000)), None);
+    assert_eq!(tracker.begin_call(CommandId(1), &decision(7, machines, &[]), at(2_000)), None);
     assert!(tracker.take_finished().is_empty() && tracker.launches.is_empty());
 }

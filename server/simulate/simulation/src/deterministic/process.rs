@@ -10,7 +10,7 @@ use std::time::Duration;
 use cluster::Observation;
 use controller::executor::CommandId;
 use controller::guardrails::settings::CircuitBreakerRule;
-use controller::{ClusterEvent, Decision, Effect, Event, NewPlanner, PlanRequest, PlanWorker, RegionEvent};
+use controller::{ClusterCall, ClusterEvent, Decision, Event, NewPlanner, PlanRequest, PlanWorker, RegionEvent};
 use model::{ClusterName, LaunchFailure, Millis, Timestamp};
 
 use super::environment::{LaunchEnd, ProcessId};
@@ -473,20 +473,19 @@ impl Server {
     }
 
     fn call(&mut self, call: Call, offset_ms: i64, events: &mut EventQueue) {
-        if let Call::RunCommand { command, .. } = &call {
-            let effect = &command.effect;
-            if let Effect::Launch(order) = effect {
+        if let Call::RunCommand { cluster, id, call, .. } = &call {
+            if matches!(call, ClusterCall::Launch(_)) {
                 let process = self.process_id.process;
-                events.trigger(Trigger::Launches { process, cluster: order.cluster.clone() });
+                events.trigger(Trigger::Launches { process, cluster: cluster.clone() });
                 if events.armed.kills.contains_key(&process) {
                     return;
                 }
             }
-            if matches!(effect, Effect::Launch(_) | Effect::Relaunch(_)) {
-                self.launches.insert((effect.cluster().clone(), command.id));
+            if matches!(call, ClusterCall::Launch(_) | ClusterCall::Relaunch(_)) {
+                self.launches.insert((cluster.clone(), *id));
             }
-            events.trace(|| format!("server {} runs {}", self.process_id.process, summarize(effect)));
-            if let Effect::RecordDecision(decision) = effect {
+            events.trace(|| format!("server {} runs {}", self.process_id.process, summarize(cluster, call)));
+            if let ClusterCall::RecordDecision(decision) = call {
                 self.check_decision(decision, events);
             }
         }
@@ -560,34 +559,34 @@ fn region() -> Scope {
     Scope::Region { account: "simulation".to_owned(), region: "here".to_owned() }
 }
 
-fn summarize(effect: &Effect) -> String {
-    match effect {
-        Effect::RecordDecision(decision) => {
-            let Decision { id, cluster, reason, launches, assignments, removals, .. } = &**decision;
+fn summarize(cluster: &ClusterName, call: &ClusterCall) -> String {
+    match call {
+        ClusterCall::RecordDecision(decision) => {
+            let Decision { id, reason, launches, assignments, removals, .. } = &**decision;
             let assigned: Vec<String> = assignments.iter().map(|(pod, node)| format!("{pod} to {node}")).collect();
             let removed: Vec<&str> = removals.iter().map(|removal| removal.claim.as_ref()).collect();
             let machines = launches.len();
             let kind = reason.as_str();
             format!("record {} ({kind}) for {cluster}: {machines} machines, {assigned:?}, removes {removed:?}", id.0)
         }
-        Effect::Launch(order) => format!("launch {} for {}", order.token, order.cluster),
-        Effect::Terminate { cluster, claim, provider_id, .. } => {
+        ClusterCall::Launch(order) => format!("launch {} for {cluster}", order.token),
+        ClusterCall::Terminate { claim, provider_id, .. } => {
             format!("terminate {provider_id}, {claim} of {cluster}")
         }
-        Effect::Relaunch(decided) => format!("launch {} again", decided.machine.launch.token),
-        Effect::Describe { cluster, provider_id, .. } => format!("describe {provider_id} of {cluster}"),
-        Effect::Inspect { cluster, provider_id, .. } => format!("inspect {provider_id} of {cluster}"),
-        Effect::ConfirmNotices { cluster, notices } => format!("confirm {} notices of {cluster}", notices.len()),
-        Effect::RecordLaunched { cluster, claim, .. } => format!("record launch of {claim} of {cluster}"),
-        Effect::PersistCounts { cluster, counts } => format!("record object counts of {cluster}: {counts:?}"),
-        Effect::RecordCosts { cluster, intervals } => {
+        ClusterCall::Relaunch(decided) => format!("launch {} again", decided.machine.launch.token),
+        ClusterCall::Describe { provider_id, .. } => format!("describe {provider_id} of {cluster}"),
+        ClusterCall::Inspect { provider_id, .. } => format!("inspect {provider_id} of {cluster}"),
+        ClusterCall::ConfirmNotices(notices) => format!("confirm {} notices of {cluster}", notices.len()),
+        ClusterCall::RecordLaunched { claim, .. } => format!("record launch of {claim} of {cluster}"),
+        ClusterCall::PersistCounts(counts) => format!("record object counts of {cluster}: {counts:?}"),
+        ClusterCall::RecordCosts(intervals) => {
             format!("record costs of {cluster}: {} intervals", intervals.len())
         }
-        Effect::EndReplacements { cluster, claims, waits, .. } => {
+        ClusterCall::EndReplacements { claims, waits, .. } => {
             format!("end replacements {claims:?} of {cluster}, waits {waits:?}")
         }
-        Effect::WriteHold { cluster, hold, status } => format!("write hold {hold} of {cluster}: {status:?}"),
-        Effect::CloseLaunch { cluster, claim } => format!("close {claim} of {cluster}"),
-        other => format!("{other:?}"),
+        ClusterCall::WriteHold { hold, status } => format!("write hold {hold} of {cluster}: {status:?}"),
+        ClusterCall::CloseLaunch(claim) => format!("close {claim} of {cluster}"),
+        ClusterCall::ResolveNodeClass(_) => format!("{call:?}"),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cluster_controller::ClusterController;
-use crate::{Decision, DisruptionSettings, Effect, RegionState, Settings};
+use crate::{ClusterCall, Decision, DisruptionSettings, Effect, RegionState, Settings};
 use cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
 use cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation, PodBudgetRecord, Target};
 use model::disruption_policy::DisruptionReason;
@@ -65,7 +65,7 @@ impl Cluster {
 
     fn decisions(&self) -> Vec<&Decision> {
         let decisions = self.effects.iter().filter_map(|effect| match effect {
-            Effect::RecordDecision(decision) => Some(decision.as_ref()),
+            Effect::Call(ClusterCall::RecordDecision(decision)) => Some(decision.as_ref()),
             _ => None,
         });
         decisions.collect()
@@ -73,7 +73,7 @@ impl Cluster {
 
     fn rejections(&self) -> Vec<&RemovalViolation> {
         let rejections = self.effects.iter().filter_map(|effect| match effect {
-            Effect::ReportFinding { finding: Finding::RemovalRejected { violation }, .. } => Some(violation),
+            Effect::ReportFinding(Finding::RemovalRejected { violation }) => Some(violation),
             _ => None,
         });
         rejections.collect()

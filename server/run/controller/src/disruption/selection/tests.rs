@@ -9,7 +9,7 @@ use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::methods::drift::Drifted;
 use crate::disruption::methods::emptiness::Emptiness;
 use crate::guardrails::Mode;
-use crate::{ClusterController, Decision, Effect, RegionState, RepairMode, Settings};
+use crate::{ClusterCall, ClusterController, Decision, Effect, RegionState, RepairMode, Settings};
 use cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, text};
 use cluster::{
     ClaimDriftFacts, ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, Object, Observation, PoolRecord, Target,
@@ -37,7 +37,7 @@ fn decisions(state: ClusterState, settings: Settings, cause: Cause) -> Vec<Decis
     controller.reconcile_disruption(&mut ctx);
     drop(ctx);
     let decision = |effect| match effect {
-        Effect::RecordDecision(decision) => Some(*decision),
+        Effect::Call(ClusterCall::RecordDecision(decision)) => Some(*decision),
         _ => None,
     };
     effects.into_iter().filter_map(decision).collect()

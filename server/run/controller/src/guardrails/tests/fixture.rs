@@ -13,7 +13,7 @@ use crate::holds::{HoldId, HoldStatus};
 use crate::testing::{Input, SynchronousController};
 use crate::unavailable_offerings::{PROBE_LEASE, ProbeAnswer};
 use crate::{
-    ClaimOrder, ClusterEvent, Decision, DecisionReason, Effect, Event, EventOrder, Inspection, Instruction,
+    ClaimOrder, ClusterCall, Decision, DecisionReason, Effect, Event, EventOrder, Inspection, Instruction,
     InstructionId, Launched, NoticeAnswer, PlanError, PlanOutcome, Settings,
 };
 use cluster::replacement::ReplacementWait;
@@ -290,104 +290,109 @@ impl Fixture {
     }
 
     pub fn handle(&mut self, input: impl Into<Input>) {
-        let effects = self.controller.handle(input, Timestamp::from_millis(self.now));
-        self.carry_out(effects);
+        let effects = self.controller.handle_each(input, Timestamp::from_millis(self.now));
+        self.carry_out_each(effects);
     }
 
-    /// Carries effects out, and handles the events that answer them.
+    /// Carries effects of the cluster `c` out, and handles the events that answer them.
     pub fn carry_out(&mut self, effects: Vec<Effect>) {
+        self.carry_out_each(effects.into_iter().map(|effect| (text("c"), effect)).collect());
+    }
+
+    fn carry_out_each(&mut self, effects: Vec<(ClusterName, Effect)>) {
         let mut effects = VecDeque::from(effects);
-        while let Some(effect) = effects.pop_front() {
-            for answer in self.execute_decision(effect) {
-                effects.extend(self.controller.handle(answer, Timestamp::from_millis(self.now)));
+        while let Some((cluster, effect)) = effects.pop_front() {
+            for answer in self.execute(&cluster, effect) {
+                let answer = answer.of(cluster.clone());
+                effects.extend(self.controller.handle_each(answer, Timestamp::from_millis(self.now)));
             }
         }
     }
 
-    fn execute_decision(&mut self, effect: Effect) -> Vec<ClusterEvent> {
+    fn execute(&mut self, cluster: &ClusterName, effect: Effect) -> Vec<Event> {
         let now = Timestamp::from_millis(self.now);
         self.done.acts += usize::from(!is_record_or_view(&effect));
         match effect {
             Effect::Plan(_)
-            | Effect::PublishView { .. }
-            | Effect::CloseLaunch { .. }
-            | Effect::RecordLaunched { .. }
-            | Effect::ReportFinding { .. } => Vec::new(),
-            Effect::ResolveNodeClass(query) => {
+            | Effect::PublishView
+            | Effect::Call(ClusterCall::CloseLaunch(_))
+            | Effect::Call(ClusterCall::RecordLaunched { .. })
+            | Effect::ReportFinding(_) => Vec::new(),
+            Effect::Call(ClusterCall::ResolveNodeClass(query)) => {
                 self.done.node_class_queries.push(*query);
                 Vec::new()
             }
-            Effect::ClaimProbes { cluster, keys } => {
+            Effect::ClaimProbes(keys) => {
                 let answers = keys.into_iter().map(|key| (key, ProbeAnswer::Granted)).collect();
-                vec![Event::ProbesAnswered { answers, until: now + PROBE_LEASE }.of(cluster)]
+                vec![Event::ProbesAnswered { answers, until: now + PROBE_LEASE }]
             }
-            Effect::EndReplacements { claims, waits, .. } => {
+            Effect::Call(ClusterCall::EndReplacements { claims, waits, .. }) => {
                 self.done.ended_replacements.push((now, claims, waits));
                 Vec::new()
             }
-            Effect::RecordCosts { cluster, intervals } => {
+            Effect::Call(ClusterCall::RecordCosts(intervals)) => {
                 self.done.costs.extend(intervals);
-                vec![Event::CostsRecorded.of(cluster)]
+                vec![Event::CostsRecorded]
             }
-            Effect::WriteHold { hold, status, .. } => {
+            Effect::Call(ClusterCall::WriteHold { hold, status }) => {
                 self.done.holds.push((hold, *status));
                 Vec::new()
             }
-            Effect::PersistCounts { cluster, counts } => {
-                self.done.persisted_counts.push((now, cluster, counts));
+            Effect::Call(ClusterCall::PersistCounts(counts)) => {
+                self.done.persisted_counts.push((now, cluster.clone(), counts));
                 Vec::new()
             }
-            Effect::Relaunch(decided) => {
+            Effect::Call(ClusterCall::Relaunch(decided)) => {
                 self.done.launches.push((now, decided.machine.launch.clone()));
                 vec![self.launch(&decided.machine.launch)]
             }
-            Effect::Describe { cluster, provider_id, .. } => vec![Event::InstanceGone(provider_id).of(cluster)],
-            Effect::Inspect { cluster, provider_id, claim, .. } => {
+            Effect::Call(ClusterCall::Describe { provider_id, .. }) => vec![Event::InstanceGone(provider_id)],
+            Effect::Call(ClusterCall::Inspect { provider_id, claim, .. }) => {
                 self.done.inspected.push((now, claim));
-                vec![Event::Inspected { provider_id, found: self.cloud }.of(cluster)]
+                vec![Event::Inspected { provider_id, found: self.cloud }]
             }
-            Effect::ConfirmNotices { cluster, notices } => vec![self.answer_notices(cluster, notices)],
-            Effect::Resync { cluster, .. } => {
-                self.done.resyncs.push((now, cluster));
+            Effect::Call(ClusterCall::ConfirmNotices(notices)) => vec![self.answer_notices(notices)],
+            Effect::Resync(_) => {
+                self.done.resyncs.push((now, cluster.clone()));
                 Vec::new()
             }
-            Effect::RecordDecision(decision) => {
+            Effect::Call(ClusterCall::RecordDecision(decision)) => {
                 self.done.decisions.push(*decision.clone());
                 if self.slow_store {
                     self.unrecorded.push(*decision);
                     return Vec::new();
                 }
-                vec![Event::Recorded(decision.id).of(decision.cluster)]
+                vec![Event::Recorded(decision.id)]
             }
-            Effect::Launch(order) => {
+            Effect::Call(ClusterCall::Launch(order)) => {
                 self.done.launches.push((now, *order.clone()));
                 if self.slow_cloud { Vec::new() } else { vec![self.launch(&order)] }
             }
-            Effect::Terminate { cluster, provider_id, claim, .. } => {
+            Effect::Call(ClusterCall::Terminate { provider_id, claim, .. }) => {
                 self.done.terminated.push((now, claim));
-                vec![Event::InstanceGone(provider_id).of(cluster)]
+                vec![Event::InstanceGone(provider_id)]
             }
-            Effect::Instruct { cluster, id, instruction } => self.instruct(cluster, id, *instruction),
+            Effect::Instruct { id, instruction } => self.instruct(cluster, id, *instruction),
         }
     }
 
-    fn answer_notices(&mut self, cluster: ClusterName, asked: Vec<(ProviderId, InterruptionKind)>) -> ClusterEvent {
+    fn answer_notices(&mut self, asked: Vec<(ProviderId, InterruptionKind)>) -> Event {
         self.notice_questions.push((self.now, asked.len()));
         let stops = asked.iter().map(|(id, _)| (id.clone(), InterruptionKind::InstanceStopped));
         let answer = self.notice_answer.clone().unwrap_or_else(|| NoticeAnswer::Shown(stops.collect()));
-        Event::NoticesAnswered { asked, answer }.of(cluster)
+        Event::NoticesAnswered { asked, answer }
     }
 
-    fn launch(&self, order: &LaunchOrder) -> ClusterEvent {
-        let (cluster, claim, attempt) = (order.cluster.clone(), order.claim.clone(), order.attempt);
+    fn launch(&self, order: &LaunchOrder) -> Event {
+        let (claim, attempt) = (order.claim.clone(), order.attempt);
         if self.refused {
             let failure = LaunchFailure::Refused { code: text("No"), message: "no".to_owned(), retryable: false };
-            return Event::LaunchFailed { claim, attempt, failure }.of(cluster);
+            return Event::LaunchFailed { claim, attempt, failure };
         }
         if self.no_capacity {
             let unavailable = vec![RefusedOption::without_capacity(text("t.none"), text("z"))];
             let failure = LaunchFailure::InsufficientCapacity { unavailable };
-            return Event::LaunchFailed { claim, attempt, failure }.of(cluster);
+            return Event::LaunchFailed { claim, attempt, failure };
         }
         Event::Launched(Box::new(Launched {
             provider_id: ProviderId::from(format!("aws:///z/i-{claim}")),
@@ -399,10 +404,9 @@ impl Fixture {
             claim,
             attempt,
         }))
-        .of(cluster)
     }
 
-    fn instruct(&mut self, cluster: ClusterName, instruction: InstructionId, what: Instruction) -> Vec<ClusterEvent> {
+    fn instruct(&mut self, cluster: &ClusterName, instruction: InstructionId, what: Instruction) -> Vec<Event> {
         let mut seen = Vec::new();
         match what {
             Instruction::CreateClaim(order) => {
@@ -429,7 +433,7 @@ impl Fixture {
             Instruction::Drain { claim, only_if_empty: true, .. } if self.occupied.contains(&claim) => {
                 self.done.refused.push((Timestamp::from_millis(self.now), claim));
                 let reason = "the API server lists pod default/web-1 on it".to_owned();
-                return vec![Event::InstructionFailed { instruction, reason, unmet: true }.of(cluster)];
+                return vec![Event::InstructionFailed { instruction, reason, unmet: true }];
             }
             Instruction::Drain { claim, deadline, only_if_empty, reason, .. } => {
                 self.done.deadlines.push(deadline);
@@ -437,7 +441,7 @@ impl Fixture {
                 let empty = self.stuck.is_none_or(|stuck| !claim.starts_with(stuck));
                 self.done.drained.push((Timestamp::from_millis(self.now), claim));
                 if !empty {
-                    self.stuck_drains.push((cluster, instruction, only_if_empty));
+                    self.stuck_drains.push((cluster.clone(), instruction, only_if_empty));
                     return Vec::new();
                 }
             }
@@ -455,8 +459,8 @@ impl Fixture {
             }
             Instruction::RecordEvent(event) => self.done.events.push(event),
         }
-        let acked = Event::InstructionAcked(instruction).of(cluster.clone());
-        let seen = seen.into_iter().map(|observation| Event::Observed(observation).of(cluster.clone()));
+        let acked = Event::InstructionAcked(instruction);
+        let seen = seen.into_iter().map(Event::Observed);
         seen.chain([acked]).collect()
     }
 
@@ -476,12 +480,14 @@ impl Fixture {
 fn is_record_or_view(effect: &Effect) -> bool {
     matches!(
         effect,
-        Effect::RecordDecision(_)
-            | Effect::PublishView { .. }
-            | Effect::CloseLaunch { .. }
-            | Effect::EndReplacements { .. }
-            | Effect::PersistCounts { .. }
-            | Effect::RecordCosts { .. }
+        Effect::PublishView
+            | Effect::Call(
+                ClusterCall::RecordDecision(_)
+                    | ClusterCall::CloseLaunch(_)
+                    | ClusterCall::EndReplacements { .. }
+                    | ClusterCall::PersistCounts(_)
+                    | ClusterCall::RecordCosts(_)
+            )
     )
 }
 

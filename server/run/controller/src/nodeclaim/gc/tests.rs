@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
 use crate::view::InstanceAnomalies;
-use crate::{Event, EventReason, Inspection, Instruction, LaunchState, OpenLaunch, Settings};
+use crate::{Effect, Event, EventReason, Inspection, Instruction, LaunchState, OpenLaunch, Settings};
 use cluster::testing::{claim, node, pool, text};
 use cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 
@@ -55,7 +55,7 @@ fn listed(
 
 fn ended(effects: &[Effect]) -> Vec<&str> {
     let ended = effects.iter().filter_map(|effect| match effect {
-        Effect::Terminate { cluster_uid, provider_id, .. } if cluster_uid.as_ref() == "uid-1" => {
+        Effect::Call(ClusterCall::Terminate { cluster_uid, provider_id, .. }) if cluster_uid.as_ref() == "uid-1" => {
             Some(provider_id.as_ref())
         }
         _ => None,
@@ -99,15 +99,15 @@ fn an_instance_of_another_cluster_is_reported_once_and_not_changed() {
     let mut controller = controller(true);
     let both = [known(), instance("lost", "uid-2")];
     let effects = listed(&mut controller, 10, true, &both);
-    let sent = effects.iter().filter(|effect| matches!(effect, Effect::ReportFinding { .. })).count();
+    let sent = effects.iter().filter(|effect| matches!(effect, Effect::ReportFinding(_))).count();
     assert_eq!(sent, 1);
     let later = listed(&mut controller, 200, true, &both);
-    assert!(ended(&later).is_empty() && !later.iter().any(|effect| matches!(effect, Effect::ReportFinding { .. })));
+    assert!(ended(&later).is_empty() && !later.iter().any(|effect| matches!(effect, Effect::ReportFinding(_))));
 }
 
 fn asked(effects: &[Effect]) -> Vec<&str> {
     let asked = effects.iter().filter_map(|effect| match effect {
-        Effect::Inspect { claim, .. } => Some(claim.as_ref()),
+        Effect::Call(ClusterCall::Inspect { claim, .. }) => Some(claim.as_ref()),
         _ => None,
     });
     asked.collect()
@@ -173,8 +173,8 @@ fn a_refused_termination_keeps_the_claim_and_is_retried() {
     // It has been empty for 30 s.
     let mut effects = controller.handle(Event::Tick, Timestamp::from_millis(40_000));
     while let Some((event, at)) = effects.iter().find_map(|effect| match effect {
-        Effect::RecordDecision(decision) => Some((Event::Recorded(decision.id), 41_000)),
-        Effect::Instruct { id, instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => {
+        Effect::Call(ClusterCall::RecordDecision(decision)) => Some((Event::Recorded(decision.id), 41_000)),
+        Effect::Instruct { id, instruction } if matches!(**instruction, Instruction::Drain { .. }) => {
             Some((Event::InstructionAcked(*id), 42_000))
         }
         _ => None,
@@ -245,8 +245,8 @@ fn recovered(listed_ones: &[&str], complete: bool) -> Vec<ClaimName> {
     for second in [70, 129, 130] {
         for effect in listed(&mut controller, second, complete, &instances) {
             match effect {
-                Effect::Describe { claim, .. } => asked.push(claim),
-                Effect::CloseLaunch { claim, .. } => panic!("{claim} is closed"),
+                Effect::Call(ClusterCall::Describe { claim, .. }) => asked.push(claim),
+                Effect::Call(ClusterCall::CloseLaunch(claim)) => panic!("{claim} is closed"),
                 _ => {}
             }
         }

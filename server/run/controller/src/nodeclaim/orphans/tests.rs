@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::testing::SynchronousController;
 use crate::tests::{instructions, one_machine};
-use crate::{Effect, Event, Instruction, LaunchState, ListedInstance, OpenLaunch, Settings};
+use crate::{ClusterCall, Effect, Event, Instruction, LaunchState, ListedInstance, OpenLaunch, Settings};
 use cluster::testing::{bound_to, claim, key, node, pod, pool, text};
 use cluster::{ClusterSnapshot, Object};
 use model::PodKey;
@@ -92,7 +92,7 @@ fn drained(effects: &[Effect]) -> Vec<String> {
 
 fn terminated(effects: &[Effect]) -> Vec<&str> {
     let ended = effects.iter().filter_map(|effect| match effect {
-        Effect::Terminate { provider_id, .. } => Some(provider_id.as_ref()),
+        Effect::Call(ClusterCall::Terminate { provider_id, .. }) => Some(provider_id.as_ref()),
         _ => None,
     });
     ended.collect()
@@ -100,14 +100,14 @@ fn terminated(effects: &[Effect]) -> Vec<&str> {
 
 fn planned(effects: &[Effect]) -> Vec<&PodKey> {
     let decided = effects.iter().filter_map(|effect| match effect {
-        Effect::RecordDecision(decision) => Some(&decision.launches),
+        Effect::Call(ClusterCall::RecordDecision(decision)) => Some(&decision.launches),
         _ => None,
     });
     decided.flatten().flat_map(|machine| &machine.pods).collect()
 }
 
 fn doubts(effects: &[Effect]) -> usize {
-    effects.iter().filter(|effect| matches!(effect, Effect::ReportFinding { .. })).count()
+    effects.iter().filter(|effect| matches!(effect, Effect::ReportFinding(_))).count()
 }
 
 #[test]
@@ -129,7 +129,11 @@ fn a_machine_whose_claim_was_removed_by_force_is_drained_and_terminated() {
     let last = instructions(&effects).into_iter().find(|(_, sent)| matches!(sent, Instruction::DeleteClaim { .. }));
     let done = Event::InstructionAcked(last.unwrap().0);
     let effects = controller.handle(done, Timestamp::from_millis(91_000));
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::CloseLaunch { claim, .. } if claim.as_ref() == "m1")));
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Call(ClusterCall::CloseLaunch(claim)) if claim.as_ref() == "m1"))
+    );
     assert!(controller.state(&text("c")).unwrap().claim(&text("m1")).is_none());
 }
 

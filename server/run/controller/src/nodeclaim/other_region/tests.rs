@@ -3,7 +3,7 @@ use crate::guardrails::{DisabledGuards, Guard};
 use crate::nodeclaim::Listing;
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
-use crate::{Effect, Event, Instruction, Settings};
+use crate::{ClusterCall, Effect, Event, Instruction, Settings};
 use cluster::testing::{claim, node, pool, text};
 use cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 use model::Timestamp;
@@ -50,11 +50,11 @@ fn answer(controller: &mut SynchronousController, second: i64) -> Vec<Effect> {
 }
 
 fn is_inspected(effects: &[Effect]) -> bool {
-    effects.iter().any(|effect| matches!(effect, Effect::Inspect { .. }))
+    effects.iter().any(|effect| matches!(effect, Effect::Call(ClusterCall::Inspect { .. })))
 }
 
 fn is_terminated(effects: &[Effect]) -> bool {
-    effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. }))
+    effects.iter().any(|effect| matches!(effect, Effect::Call(ClusterCall::Terminate { .. })))
 }
 
 fn is_deleted(effects: &[Effect]) -> bool {
@@ -64,7 +64,7 @@ fn is_deleted(effects: &[Effect]) -> bool {
 
 fn findings(effects: &[Effect]) -> Vec<String> {
     let findings = effects.iter().filter_map(|effect| match effect {
-        Effect::ReportFinding { finding, .. } => Some(finding.to_string()),
+        Effect::ReportFinding(finding) => Some(finding.to_string()),
         _ => None,
     });
     findings.collect()
@@ -107,8 +107,8 @@ fn terminate(controller: &mut SynchronousController) {
     let mut effects = controller.handle(Event::Tick, at(40));
     let follows = |effects: &[Effect]| {
         effects.iter().find_map(|effect| match effect {
-            Effect::RecordDecision(decision) => Some((Event::Recorded(decision.id), at(41))),
-            Effect::Instruct { id, instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => {
+            Effect::Call(ClusterCall::RecordDecision(decision)) => Some((Event::Recorded(decision.id), at(41))),
+            Effect::Instruct { id, instruction } if matches!(**instruction, Instruction::Drain { .. }) => {
                 Some((Event::InstructionAcked(*id), at(42)))
             }
             _ => None,

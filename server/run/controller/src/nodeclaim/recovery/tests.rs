@@ -2,7 +2,7 @@ use super::*;
 use crate::nodeclaim::StageKind;
 use crate::testing::SynchronousController;
 use crate::tests::{controller_with, instructions, one_machine, order_for_a, orders, see_and_plan};
-use crate::{Event, InstructionId, Launched, Settings};
+use crate::{Effect, Event, InstructionId, Launched, Settings};
 use cluster::testing::{bound_to, claim, node, pod, pool, text};
 use cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 use model::drain::{DISRUPTED, RecordedDrain};
@@ -80,7 +80,7 @@ fn acked(controller: &mut SynchronousController, instruction: InstructionId) -> 
 
 fn closed(effects: &[Effect]) -> Vec<&ClaimName> {
     let closed = effects.iter().filter_map(|effect| match effect {
-        Effect::CloseLaunch { claim, .. } => Some(claim),
+        Effect::Call(ClusterCall::CloseLaunch(claim)) => Some(claim),
         _ => None,
     });
     closed.collect()
@@ -88,7 +88,7 @@ fn closed(effects: &[Effect]) -> Vec<&ClaimName> {
 
 fn findings(effects: &[Effect]) -> Vec<&Finding> {
     let findings = effects.iter().filter_map(|effect| match effect {
-        Effect::ReportFinding { finding, .. } => Some(finding),
+        Effect::ReportFinding(finding) => Some(finding),
         _ => None,
     });
     findings.collect()
@@ -97,7 +97,7 @@ fn findings(effects: &[Effect]) -> Vec<&Finding> {
 /// Plans that the controller makes for the pods of the snapshot, up to 111 s.
 fn planned_again(controller: &mut SynchronousController) -> usize {
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(111_000));
-    effects.iter().filter(|effect| matches!(effect, Effect::RecordDecision(_))).count()
+    effects.iter().filter(|effect| matches!(effect, Effect::Call(ClusterCall::RecordDecision(_)))).count()
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_repeated_launch_uses_its_recorded_settings_and_a_new_attempt_the_current_on
     let failed = Event::LaunchFailed { claim, attempt: 1, failure };
     let effects = controller.handle(failed, Timestamp::from_millis(101_000));
     let again = effects.iter().find_map(|effect| match effect {
-        Effect::Relaunch(decided) => Some(&decided.machine.launch),
+        Effect::Call(ClusterCall::Relaunch(decided)) => Some(&decided.machine.launch),
         _ => None,
     });
     assert_eq!(again.map(|order| (order.attempt, order.terms.as_ref())), Some((2, "")));
@@ -134,7 +134,9 @@ fn a_launch_whose_claim_has_an_instance_is_recorded_as_launched() {
     let shown = ClaimRecord { provider_id: text("aws:///z/i-9"), ..created(&decided) };
     let (_, effects) = successor(vec![open(&decided)], ClusterSnapshot { claims: vec![shown], ..waiting_for_a() });
     let settled = effects.iter().filter_map(|effect| match effect {
-        Effect::RecordLaunched { claim, attempt, provider_id, .. } => Some((claim, *attempt, provider_id.as_ref())),
+        Effect::Call(ClusterCall::RecordLaunched { claim, attempt, provider_id }) => {
+            Some((claim, *attempt, provider_id.as_ref()))
+        }
         _ => None,
     });
     assert_eq!(settled.collect::<Vec<_>>(), [(&decided.machine.claim.name, 1, "aws:///z/i-9")]);
@@ -209,7 +211,7 @@ fn an_instance_missing_in_its_claim_is_described_and_written_into_the_claim() {
     let left = vec![launched(&decided, "aws:///z/i-9")];
     let (mut controller, effects) = successor(left, ClusterSnapshot { claims, ..waiting_for_a() });
     let looked = effects.iter().any(|effect| {
-        matches!(effect, Effect::Describe { provider_id, attempt: 1, .. } if provider_id.as_ref() == "aws:///z/i-9")
+        matches!(effect, Effect::Call(ClusterCall::Describe { provider_id, attempt: 1, .. }) if provider_id.as_ref() == "aws:///z/i-9")
     });
     assert!(looked, "{effects:?}");
     let effects = controller.handle(runs(decided.machine.claim.name), Timestamp::from_millis(101_000));
@@ -292,10 +294,10 @@ fn an_instance_without_claim_is_described_and_terminated_if_the_cloud_lists_it()
     let decided = decided();
     let (mut controller, effects) = successor(vec![launched(&decided, "aws:///z/i-9")], elsewhere());
     let terminated = |effects: &[Effect]| {
-        let is = |effect: &Effect| matches!(effect, Effect::Terminate { provider_id, .. } if provider_id.as_ref() == "aws:///z/i-9");
+        let is = |effect: &Effect| matches!(effect, Effect::Call(ClusterCall::Terminate { provider_id, .. }) if provider_id.as_ref() == "aws:///z/i-9");
         effects.iter().any(is)
     };
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Describe { .. })), "{effects:?}");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Call(ClusterCall::Describe { .. }))), "{effects:?}");
     assert!(!terminated(&effects), "one listing is no proof");
     assert!(terminated(&listed_twice(&mut controller, &decided.machine.claim.name)));
 }
@@ -404,7 +406,9 @@ fn a_first_snapshot_without_most_machines_terminates_nothing_until_an_operator_c
         OpenLaunch { claim: text(name), attempt: 1, state, planned: None }
     };
     let rows: Vec<OpenLaunch> = ["m0", "m1", "m2"].into_iter().map(row).collect();
-    let ended = |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::Terminate { .. })).count();
+    let ended = |effects: &[Effect]| {
+        effects.iter().filter(|effect| matches!(effect, Effect::Call(ClusterCall::Terminate { .. }))).count()
+    };
     let nobody = text("m9");
     let (mut controller, effects) = successor(rows, elsewhere());
     assert_eq!(findings(&effects), vec![&Finding::ClaimsMissing { missing: 3, of: 3 }]);
@@ -440,7 +444,8 @@ fn an_empty_first_snapshot_is_not_accepted_while_launches_are_recorded() {
         let shown = Event::Observed(Observation::upsert(Object::Pod(bound_to("m9", pod("z", 100)))));
         let effects = controller.handle(shown, Timestamp::from_millis(170_000));
         assert!(!effects.is_empty(), "{left:?}");
-        let acts = |effect: &Effect| matches!(effect, Effect::Describe { .. } | Effect::Instruct { .. });
+        let acts =
+            |effect: &Effect| matches!(effect, Effect::Call(ClusterCall::Describe { .. }) | Effect::Instruct { .. });
         assert!(effects.iter().any(acts), "{effects:?}");
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use crate::search_allowance::{SearchSettings, SearchTotals};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
-use crate::{Decision, Effect, Event, PlanError, PlanJob, PlanOutcome, Settings};
+use crate::{ClusterCall, Decision, Effect, Event, PlanError, PlanJob, PlanOutcome, Settings};
 use cluster::testing::{key, pod, pool};
 use cluster::{ClusterSnapshot, Key, Object, Observation};
 use model::input::PlanningInput;
@@ -70,7 +70,7 @@ fn requests(controller: &SynchronousController) -> Vec<String> {
 
 fn decisions(effects: &[Effect]) -> Vec<Arc<Decision>> {
     let decision = |effect: &Effect| match effect {
-        Effect::RecordDecision(decision) => Some(Arc::new(Decision::clone(decision))),
+        Effect::Call(ClusterCall::RecordDecision(decision)) => Some(Arc::new(Decision::clone(decision))),
         _ => None,
     };
     effects.iter().filter_map(decision).collect()

@@ -17,7 +17,7 @@ fn told(kind: InterruptionKind) -> (Fixture, Option<u64>) {
     let provider_id = claim("m0").provider_id;
     let mut effects = world.handle(2_000, Event::Interrupted { provider_id, kind, ends: None });
     let asked = effects.iter().find_map(|effect| match effect {
-        Effect::ConfirmNotices { notices, .. } => Some(notices.clone()),
+        Effect::Call(ClusterCall::ConfirmNotices(notices)) => Some(notices.clone()),
         _ => None,
     });
     if let Some(asked) = asked {

@@ -9,7 +9,7 @@ use crate::tests::one_machine;
 /// The decision among `effects`.
 pub(super) fn decision_of(effects: &[Effect]) -> Option<Decision> {
     effects.iter().find_map(|effect| match effect {
-        Effect::RecordDecision(decision) => Some(decision.as_ref().clone()),
+        Effect::Call(ClusterCall::RecordDecision(decision)) => Some(decision.as_ref().clone()),
         _ => None,
     })
 }

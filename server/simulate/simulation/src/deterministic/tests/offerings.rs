@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use cluster::Observation;
-use controller::{Event, PlanWorker, RegionState, Settings};
+use controller::{ClusterCall, Event, PlanWorker, RegionState, Settings};
 use decision_log::DecisionLog;
 use fleet_api::fleet::change_feed;
 use futures::FutureExt;
@@ -207,8 +207,8 @@ impl Fleet {
     fn carry_out(&mut self, cluster: usize, process: usize, output: Output) {
         let event = match output {
             Output::Call(call) => {
-                let is_launch = matches!(&call, Call::RunCommand { command, .. }
-                    if matches!(command.effect, controller::Effect::Launch(_) | controller::Effect::Relaunch(_)));
+                let is_launch =
+                    matches!(&call, Call::RunCommand { call: ClusterCall::Launch(_) | ClusterCall::Relaunch(_), .. });
                 return self.add(if is_launch { CLOUD_MS } else { STORE_MS }, Work::Call(cluster, call));
             }
             Output::Plan(job) => Event::Planned(Box::new(self.processes[process].worker.answer(job.into_request()))),
