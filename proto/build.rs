@@ -6,7 +6,8 @@ use std::{env, fs};
 use prost_build::Config;
 use protox::Compiler;
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
+    "fleetwright/v1/access.proto",
     "fleetwright/v1/agent_service.proto",
     "fleetwright/v1/capacity.proto",
     "fleetwright/v1/capacity_service.proto",

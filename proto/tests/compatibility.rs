@@ -1,4 +1,4 @@
-//! The protocol changes by additions only: every message, field, value and method of `api.txt` is there as it was.
+//! The protocol changes by additions only: every message, field, value, method and access of `api.txt` is there as it was.
 //!
 //! `UPDATE_API=1 cargo test -p fleetwright-proto --test compatibility` writes what was added to `api.txt`. It refuses to
 //! remove or change a line: clients of earlier releases rely on it.
@@ -8,7 +8,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use fleetwright_proto::DESCRIPTOR_SET;
+use fleetwright_proto::v1::Access;
 use prost::Message;
+use prost_reflect::DescriptorPool;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet, ServiceDescriptorProto,
@@ -56,9 +58,23 @@ fn service(described: &ServiceDescriptorProto, lines: &mut BTreeSet<String>) {
     }
 }
 
+/// The scope that each method names.
+fn access(lines: &mut BTreeSet<String>) {
+    let pool = DescriptorPool::decode(DESCRIPTOR_SET).expect("the set that the build script wrote");
+    let option = pool.get_extension_by_name("fleetwright.v1.access").expect("a declared option");
+    for method in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+        let access = method.options().get_extension(&option).as_enum_number().and_then(|of| Access::try_from(of).ok());
+        if let Some(access) = access.filter(|access| *access != Access::Unspecified) {
+            let service = method.parent_service();
+            lines.insert(format!("access {}.{}: {}", service.name(), method.name(), access.as_str_name()));
+        }
+    }
+}
+
 fn api() -> BTreeSet<String> {
     let set = FileDescriptorSet::decode(DESCRIPTOR_SET).expect("the set that the build script wrote");
     let mut lines = BTreeSet::new();
+    access(&mut lines);
     for file in set.file.iter().filter(|file| file.package() == PACKAGE) {
         file.message_type.iter().for_each(|described| message("", described, &mut lines));
         file.enum_type.iter().for_each(|described| enumeration("", described, &mut lines));

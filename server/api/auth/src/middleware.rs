@@ -1,21 +1,24 @@
-//! Authorizes every gRPC method and every page.
+//! Authorizes every gRPC method and every page. Which scope calls a method of the API is said by its option in `proto/`.
 //!
 //! An agent names its cluster only in its first message, so the session service authorizes it then.
 //! To get that far it must present a certificate or a token of an issuer in the trust file; until
 //! admission nothing beyond that message is read. Clients are authorized here, and checked again
 //! while a response is streamed.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 
 use axum::extract::{Request as PageRequest, State};
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
+use fleetwright_proto::{DESCRIPTOR_SET, v1};
 use futures::future::BoxFuture;
 use http_body::Frame;
+use prost_reflect::{DescriptorPool, MethodDescriptor};
 use tokio::sync::watch;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -41,62 +44,39 @@ pub(crate) enum AccessRequirement {
     Client(Scope),
 }
 
-/// Requirement of every method, by path. A missing method is rejected.
-const METHODS: &[(&str, AccessRequirement)] = &[
-    ("/fleetwright.v1.AgentService/Connect", AccessRequirement::Agent),
-    ("/fleetwright.v1.FleetService/GetCluster", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListClusters", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/WatchClusters", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/GetPool", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListPools", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/WatchPools", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/GetNode", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListNodes", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/WatchNodes", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/GetPod", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListPods", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/WatchPods", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/GetDecision", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListDecisions", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/WatchDecisions", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListProblems", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListOfferings", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ComputeCost", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ComputeSpend", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListCostIntervals", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ComputeSavings", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/GetServerInfo", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ExplainNode", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ExplainPod", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/GetHold", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListHolds", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/WatchHold", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/GetFreeze", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListFreezes", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ReadDecisions", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ReadLog", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ReadContent", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/CreateFreeze", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.FleetService/DeleteFreeze", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.FleetService/ReleaseQuarantine", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.FleetService/AcceptClusterUid", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.FleetService/ForgetCluster", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.FleetService/ConfirmRemovals", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.FleetService/ListAuditEntries", AccessRequirement::Client(Scope::Admin)),
-    ("/fleetwright.v1.CapacityService/PlanCluster", AccessRequirement::Client(Scope::Plan)),
-    ("/fleetwright.v1.CapacityService/QuoteClusters", AccessRequirement::Client(Scope::Plan)),
-    ("/fleetwright.v1.CapacityService/CreateHold", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.CapacityService/CommitHold", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.CapacityService/ReleaseHold", AccessRequirement::Client(Scope::Operate)),
-    ("/grpc.health.v1.Health/Check", AccessRequirement::Public),
-    ("/grpc.health.v1.Health/Watch", AccessRequirement::Public),
-    ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", AccessRequirement::Client(Scope::Read)),
-    ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", AccessRequirement::Client(Scope::Read)),
-];
+/// Scope of every method of the API that has one, by path.
+static SCOPES: LazyLock<BTreeMap<String, Scope>> = LazyLock::new(|| scopes(DESCRIPTOR_SET));
 
-/// Requirement of the method at `path`; `None` for an unknown method.
+/// The option `fleetwright.v1.access` of the methods in a descriptor set. Of a set that is not readable nobody calls any.
+pub(crate) fn scopes(descriptor_set: &[u8]) -> BTreeMap<String, Scope> {
+    let Ok(pool) = DescriptorPool::decode(descriptor_set) else { return BTreeMap::new() };
+    let Some(option) = pool.get_extension_by_name("fleetwright.v1.access") else { return BTreeMap::new() };
+    let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+    let scope = |method: MethodDescriptor| {
+        let access = method.options().get_extension(&option).as_enum_number()?;
+        let scope = match v1::Access::try_from(access).ok()? {
+            v1::Access::Unspecified => return None,
+            v1::Access::Read => Scope::Read,
+            v1::Access::Plan => Scope::Plan,
+            v1::Access::Operate => Scope::Operate,
+            v1::Access::Admin => Scope::Admin,
+        };
+        Some((format!("/{}/{}", method.parent_service().full_name(), method.name()), scope))
+    };
+    methods.filter_map(scope).collect()
+}
+
+/// Requirement of the method at `path`; `None`, which is rejected, for an unknown method and for one that names no access.
 pub(crate) fn requirement_for(path: &str) -> Option<AccessRequirement> {
-    METHODS.iter().find(|(method, _)| *method == path).map(|(_, requirement)| *requirement)
+    match path {
+        "/fleetwright.v1.AgentService/Connect" => Some(AccessRequirement::Agent),
+        "/grpc.health.v1.Health/Check" | "/grpc.health.v1.Health/Watch" => Some(AccessRequirement::Public),
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+        | "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" => {
+            Some(AccessRequirement::Client(Scope::Read))
+        }
+        _ => SCOPES.get(path).copied().map(AccessRequirement::Client),
+    }
 }
 
 /// Tower layer of [`AuthService`].
