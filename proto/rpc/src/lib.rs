@@ -2,6 +2,9 @@
 //!
 //! Their messages are the types of `fleetwright_proto`, under the same names of modules. A crate
 //! that only converts messages depends on `fleetwright_proto`, and so not on tonic.
+//!
+//! `forward_fleet_service!(Api, Access)` implements `FleetService` for `Api`: each method asks `Access::of` what the request
+//! may see and act on, and awaits the answer of the method of `Api` that has its name with `_now` at the end.
 
 /// Clients and servers of `fleetwright.v1`.
 #[expect(unused_qualifications, reason = "the generator writes full paths")]

@@ -2,7 +2,8 @@
 //!
 //! - What a cluster has ([`lists`], [`watches`], [`cost`], [`explanations`]) is answered by the replica that decides for it;
 //!   the one that is asked puts the parts together ([`replica_clients`]). A request between replicas asks for a part.
-//! - Which clusters a client may see and act on ([`access`]) is asked by each method, and passed on with a request for a part.
+//! - Which clusters a client may see and act on ([`access`]) is asked once for every method, which gets it with its request
+//!   ([`api`]), and passed on with a request for a part.
 //! - What is wrong ([`problems`]) is read from these lists.
 //! - Clusters in numbers are known to every replica ([`directory`]).
 //! - What the store has is read from it ([`stored_lists`], [`decision_log`], [`spend`], [`savings`]), and operator commands are written to it
@@ -15,7 +16,7 @@ pub(crate) mod change_log;
 mod collections;
 mod cost;
 pub mod decision_effects;
-pub mod decision_log;
+mod decision_log;
 pub mod directory;
 pub mod encode;
 mod explanations;
@@ -31,7 +32,6 @@ pub mod replica_clients;
 pub mod rows;
 mod savings;
 mod schemas;
-mod service;
 mod shared_answers;
 mod shared_messages;
 mod since;
@@ -40,9 +40,8 @@ mod stored_lists;
 pub mod summaries;
 mod watches;
 
-pub(crate) use access::Access;
+pub(crate) use access::{Access, caller};
 pub use api::FleetApi;
-pub(crate) use operations::caller;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,15 @@
-//! What a request may see and act on: the clusters that the trust file confines its client to. A replica that passes a request
-//! on tells the other one of the client's confinement, and of no other replica's word is anything believed.
+//! What a request may see and act on: the clusters that the trust file confines its client to. Every method gets it with its
+//! request. A replica that passes a request on tells the other one of the client's confinement, and of no other replica's word
+//! is anything believed.
 
 use auth::Client;
 use auth::cluster_access::{CLUSTERS_KEY, ClusterAccess};
+use auth::tls::Peer;
 use tonic::{Request, Status};
 
 use super::replica_clients::PART_KEY;
 use api_messages::errors::{self, Reason};
-use api_messages::resource_names as names;
+use api_messages::{caller, resource_names as names};
 
 /// What a request may see and act on.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +18,8 @@ pub(crate) struct Access {
     pub part: bool,
     /// Clusters that the client is confined to.
     pub clusters: ClusterAccess,
+    /// Who asks, for the audit log.
+    pub by: String,
     client: String,
 }
 
@@ -36,7 +40,7 @@ impl Access {
         };
         let part = is_replica && request.metadata().contains_key(PART_KEY);
         let client = client.map_or_else(|| "this client".to_owned(), |client| client.name.clone());
-        Ok(Self { part, clusters, client })
+        Ok(Self { part, clusters, by: caller(request), client })
     }
 
     /// Checks the access to a cluster. The answer does not depend on whether the cluster exists.
@@ -73,6 +77,14 @@ impl Access {
     pub(crate) fn shows(&self, name: &str) -> bool {
         self.clusters.is_of_all() || name.split('/').nth(1).is_some_and(|cluster| self.clusters.allows(cluster))
     }
+}
+
+/// Who asks, for the audit log.
+pub(crate) fn caller<T>(request: &Request<T>) -> String {
+    let extensions = request.extensions();
+    let client = extensions.get::<Client>().map(|client| client.name.as_str());
+    let stated = request.metadata().get(caller::USER_KEY).and_then(|value| value.to_str().ok());
+    caller::name(client, stated, extensions.get::<Peer>().map(|peer| peer.address.ip()))
 }
 
 #[cfg(test)]

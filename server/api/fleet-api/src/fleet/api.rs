@@ -1,4 +1,5 @@
-//! What the API answers from.
+//! What the API answers from. The method `X` of the service is answered by [`FleetApi`] in `x_now`, in the module that has what it
+//! is about.
 
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub struct FleetApi {
     /// Whether the cloud is simulated, so that no instance is bought.
     pub simulated: bool,
 }
+
+fleetwright_rpc::forward_fleet_service!(FleetApi, Access);
 
 impl FleetApi {
     /// Who answers for a cluster. The store is asked about one that is not known: another replica may have got it just now.
@@ -93,11 +96,27 @@ impl FleetApi {
     }
 
     /// What concerns the whole server, for operators.
-    pub(super) fn notices(&self) -> Vec<String> {
+    fn notices(&self) -> Vec<String> {
         let simulated = "The cloud is simulated: no instance is bought, and no Node joins a real cluster.";
         let simulated = self.simulated.then(|| simulated.to_owned());
         let outages = outages::problems(&self.conditions, clock::now());
         simulated.into_iter().chain(outages.iter().map(api_messages::notice)).collect()
+    }
+
+    pub(super) async fn get_server_info_now(
+        &self,
+        request: v1::GetServerInfoRequest,
+        _: &Access,
+    ) -> Result<v1::ServerInfo, Status> {
+        names::check_server_info(&request.name)?;
+        Ok(v1::ServerInfo {
+            name: names::SERVER_INFO.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            replica: self.instance.to_string(),
+            notices: self.notices(),
+            replicas: self.replicas.list(),
+            problems: outages::problems(&self.conditions, clock::now()),
+        })
     }
 
     /// Positions of the decisions of all replicas.

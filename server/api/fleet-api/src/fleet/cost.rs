@@ -13,7 +13,7 @@ use api_messages::{enum_values, errors, resource_names as names};
 
 impl FleetApi {
     /// Sums of all replicas; of this one alone if `part` is set.
-    pub(super) async fn cost_now(
+    pub(super) async fn compute_cost_now(
         &self,
         request: v1::ComputeCostRequest,
         access: &Access,

@@ -13,7 +13,7 @@ use tonic::Status;
 
 use super::access::Access;
 use super::api::FleetApi;
-use super::collections::{Collection, IsBelow, ListAnswer, ListPart};
+use super::collections::{Collection, IsBelow, ListAnswer, ListPart, Nodes, Pods, Pools};
 use super::directory::Source;
 use super::positions::Positions;
 use super::{encode, schemas};
@@ -123,10 +123,20 @@ impl FleetApi {
         rows.into_iter().filter(|row| cluster(row).is_some_and(|cluster| own.contains(&cluster))).collect()
     }
 
-    /// A page of the clusters; all those of this replica if `part` is set.
-    pub(super) fn list_clusters_now(
+    pub(super) async fn get_cluster_now(
         &self,
-        request: &v1::ListClustersRequest,
+        request: v1::GetClusterRequest,
+        access: &Access,
+    ) -> Result<v1::Cluster, Status> {
+        let cluster = names::parse_cluster(&request.name)?;
+        self.source(&cluster, access).await?;
+        self.directory.get(&cluster, clock::now()).ok_or_else(|| unanswered(&cluster))
+    }
+
+    /// A page of the clusters; all those of this replica if `part` is set.
+    pub(super) async fn list_clusters_now(
+        &self,
+        request: v1::ListClustersRequest,
         access: &Access,
     ) -> Result<v1::ListClustersResponse, Status> {
         let arguments = ListRequest {
@@ -176,6 +186,60 @@ impl FleetApi {
             Source::Replica(_) | Source::Stored => Err(unanswered(cluster)),
         }
     }
+
+    pub(super) async fn get_pool_now(&self, request: v1::GetPoolRequest, access: &Access) -> Result<v1::Pool, Status> {
+        let name = &request.name;
+        let (cluster, _) = names::parse_child(name, "pools")?;
+        let parent = names::cluster(&cluster);
+        let ask = || v1::ListPoolsRequest { parent, page_size: 1, filter: by_name(name), ..Default::default() };
+        self.get::<Pools>((&cluster, name), ask, access).await
+    }
+
+    pub(super) async fn list_pools_now(
+        &self,
+        request: v1::ListPoolsRequest,
+        access: &Access,
+    ) -> Result<v1::ListPoolsResponse, Status> {
+        self.list::<Pools>(request, access).await.map(Into::into)
+    }
+
+    pub(super) async fn get_node_now(&self, request: v1::GetNodeRequest, access: &Access) -> Result<v1::Node, Status> {
+        let name = &request.name;
+        let (cluster, node) = names::parse_child(name, "nodes")?;
+        let parent = names::cluster(&cluster);
+        // A Node and a NodeClaim may share a name; the NodeClaim has it as its own.
+        let filter = format!("{} OR node = {node:?}", by_name(name));
+        let ask = || v1::ListNodesRequest { parent, filter, ..Default::default() };
+        self.get::<Nodes>((&cluster, name), ask, access).await
+    }
+
+    pub(super) async fn list_nodes_now(
+        &self,
+        request: v1::ListNodesRequest,
+        access: &Access,
+    ) -> Result<v1::ListNodesResponse, Status> {
+        self.list::<Nodes>(request, access).await.map(Into::into)
+    }
+
+    pub(super) async fn get_pod_now(&self, request: v1::GetPodRequest, access: &Access) -> Result<v1::Pod, Status> {
+        let name = &request.name;
+        let (cluster, pod) = names::parse_pod(name)?;
+        let parent = names::namespace(&cluster, &pod.namespace);
+        let ask = || v1::ListPodsRequest { parent, page_size: 1, filter: by_name(name), ..Default::default() };
+        self.get::<Pods>((&cluster, name), ask, access).await
+    }
+
+    pub(super) async fn list_pods_now(
+        &self,
+        request: v1::ListPodsRequest,
+        access: &Access,
+    ) -> Result<v1::ListPodsResponse, Status> {
+        self.list::<Pods>(request, access).await.map(Into::into)
+    }
+}
+
+fn by_name(name: &str) -> String {
+    format!("name = {name:?}")
 }
 
 /// The rows of a cluster that are below the parent of a list.

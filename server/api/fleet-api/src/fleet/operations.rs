@@ -3,55 +3,164 @@
 use std::time::Duration;
 
 use fleetwright_proto::v1;
-use tonic::{Request, Status};
+use tonic::Status;
 
 use super::access::Access;
+use super::api::FleetApi;
 use crate::views::FleetView;
 use api_messages::errors::{self, store_failed};
-use api_messages::{caller, resource_names as names};
-use auth::Client;
-use auth::tls::Peer;
+use api_messages::resource_names as names;
 use settings::suggest::nearest;
 use store::guardrails::{Freeze, FreezeOrder, FreezeScope};
 use store::identity::ForgetOutcome;
-use store::{Store, StoreError, clock};
+use store::{StoreError, clock};
 
 const MAX_REASON_CHARS: usize = 500;
 
 /// Maximum characters of a cluster UID; Kubernetes uses 36.
 const MAX_UID_CHARS: usize = 200;
 
-pub(crate) fn caller<T>(request: &Request<T>) -> String {
-    let extensions = request.extensions();
-    let client = extensions.get::<Client>().map(|client| client.name.as_str());
-    let stated = request.metadata().get(caller::USER_KEY).and_then(|value| value.to_str().ok());
-    caller::name(client, stated, extensions.get::<Peer>().map(|peer| peer.address.ip()))
-}
-
-pub(super) async fn freeze(
-    store: &dyn Store,
-    view: &FleetView,
-    request: v1::Freeze,
-    by: String,
-    access: &Access,
-) -> Result<v1::Freeze, Status> {
-    let scope = scope(&request.target)?;
-    check_access(access, &scope)?;
-    let ttl = ttl(request.ttl)?;
-    let reason = request.reason.trim().to_owned();
-    if reason.is_empty() || reason.chars().count() > MAX_REASON_CHARS {
-        let sentence =
-            format!("a freeze needs a reason of 1 to {MAX_REASON_CHARS} characters, which is shown to other operators");
-        return Err(errors::invalid_argument("freeze.reason", sentence));
+impl FleetApi {
+    pub(super) async fn create_freeze_now(
+        &self,
+        request: v1::CreateFreezeRequest,
+        access: &Access,
+    ) -> Result<v1::Freeze, Status> {
+        let request = request.freeze.ok_or_else(|| errors::invalid_field("freeze", "missing, but required"))?;
+        let scope = scope(&request.target)?;
+        check_access(access, &scope)?;
+        let ttl = ttl(request.ttl)?;
+        let reason = request.reason.trim().to_owned();
+        if reason.is_empty() || reason.chars().count() > MAX_REASON_CHARS {
+            let sentence = format!(
+                "a freeze needs a reason of 1 to {MAX_REASON_CHARS} characters, which is shown to other operators"
+            );
+            return Err(errors::invalid_argument("freeze.reason", sentence));
+        }
+        let mut clusters = self.store.clusters().await.map_err(store_failed)?;
+        clusters.retain(|cluster| access.clusters.allows(cluster));
+        check_exists(&scope, clusters, |cluster| pools(&self.views.borrow(), cluster))?;
+        let now = clock::now();
+        let until_ms = ttl.map(|ttl| (now + clock::millis(ttl)).as_millis());
+        let order =
+            FreezeOrder { scope, only_disruption: request.only_disruption, by: access.by.clone(), reason, until_ms };
+        let id = self.store.freeze(&order).await.map_err(store_failed)?;
+        Ok(message(&Freeze { id, since_ms: now.as_millis(), order }))
     }
-    let mut clusters = store.clusters().await.map_err(store_failed)?;
-    clusters.retain(|cluster| access.clusters.allows(cluster));
-    check_exists(&scope, clusters, |cluster| pools(view, cluster))?;
-    let now = clock::now();
-    let until_ms = ttl.map(|ttl| (now + clock::millis(ttl)).as_millis());
-    let order = FreezeOrder { scope, only_disruption: request.only_disruption, by, reason, until_ms };
-    let id = store.freeze(&order).await.map_err(store_failed)?;
-    Ok(message(&Freeze { id, since_ms: now.as_millis(), order }))
+
+    pub(super) async fn get_freeze_now(
+        &self,
+        request: v1::GetFreezeRequest,
+        access: &Access,
+    ) -> Result<v1::Freeze, Status> {
+        let id = names::parse_number(&request.name, "freezes")?;
+        let freezes = self.store.freezes().await.map_err(store_failed)?;
+        // Of another cluster it is as unknown as one that has ended.
+        let found = freezes.iter().find(|freeze| freeze.id == id && shows(access, &freeze.order.scope));
+        found
+            .map(message)
+            .ok_or_else(|| Status::not_found(format!("there is no freeze {id} in force; it may have ended")))
+    }
+
+    pub(super) async fn delete_freeze_now(
+        &self,
+        request: v1::DeleteFreezeRequest,
+        access: &Access,
+    ) -> Result<(), Status> {
+        let id = names::parse_number(&request.name, "freezes")?;
+        if !access.clusters.is_of_all() {
+            // One that is over is unknown to a client that is confined: nothing says any more whose it was.
+            let freezes = self.store.freezes().await.map_err(store_failed)?;
+            let known = freezes.iter().find(|freeze| freeze.id == id && shows(access, &freeze.order.scope));
+            check_access(access, &known.ok_or_else(|| no_freeze(id))?.order.scope)?;
+        }
+        match self.store.thaw(id, &access.by).await.map_err(store_failed)? {
+            true => Ok(()),
+            false => Err(no_freeze(id)),
+        }
+    }
+
+    /// Releases the quarantine of `cluster` on whichever replica decides for it.
+    pub(super) async fn release_quarantine_now(
+        &self,
+        request: v1::ReleaseQuarantineRequest,
+        access: &Access,
+    ) -> Result<v1::ReleaseQuarantineResponse, Status> {
+        let cluster = names::parse_cluster(&request.name)?;
+        access.check(&cluster)?;
+        match self.store.release_quarantine(&cluster, &access.by).await.map_err(store_failed)? {
+            true => Ok(v1::ReleaseQuarantineResponse {}),
+            false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}"))),
+        }
+    }
+
+    /// Assigns a cluster name to the cluster with another UID.
+    pub(super) async fn accept_cluster_uid_now(
+        &self,
+        request: v1::AcceptClusterUidRequest,
+        access: &Access,
+    ) -> Result<v1::AcceptClusterUidResponse, Status> {
+        let (cluster_name, cluster_uid) = (names::parse_cluster(&request.name)?, &request.uid);
+        access.check(&cluster_name)?;
+        if cluster_uid.trim().is_empty() || cluster_uid.chars().count() > MAX_UID_CHARS {
+            let sentence = format!(
+                "a cluster UID has 1 to {MAX_UID_CHARS} characters: `kubectl get namespace kube-system -o jsonpath={{.metadata.uid}}`"
+            );
+            return Err(errors::invalid_argument("uid", sentence));
+        }
+        match self.store.accept_uid(&cluster_name, cluster_uid.trim(), &access.by).await {
+            Ok(true) => Ok(v1::AcceptClusterUidResponse {}),
+            Err(StoreError::UidTaken { .. }) if !access.clusters.is_of_all() => Err(Status::failed_precondition(
+                "another cluster has this UID; a client of all clusters sees which one",
+            )),
+            Err(error @ StoreError::UidTaken { .. }) => Err(Status::failed_precondition(error.to_string())),
+            Err(error) => Err(store_failed(error)),
+            Ok(false) => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster_name:?}"))),
+        }
+    }
+
+    pub(super) async fn forget_cluster_now(
+        &self,
+        request: v1::ForgetClusterRequest,
+        access: &Access,
+    ) -> Result<v1::ForgetClusterResponse, Status> {
+        let cluster = &*names::parse_cluster(&request.name)?.to_string();
+        access.check(cluster)?;
+        let seen = self.directory.get(&cluster.into(), clock::now());
+        if seen.is_some_and(|seen| seen.connected && !seen.stale) {
+            return Err(Status::failed_precondition(format!(
+                "the agent of cluster {cluster} is connected, and would make it known again; stop the agent first"
+            )));
+        }
+        match self.store.forget_cluster(cluster, &access.by, request.leave_machines).await.map_err(store_failed)? {
+            ForgetOutcome::Forgotten => Ok(v1::ForgetClusterResponse {}),
+            ForgetOutcome::Unknown => {
+                let mut clusters = self.store.clusters().await.map_err(store_failed)?;
+                clusters.retain(|cluster| access.clusters.allows(cluster));
+                let near = near_miss(cluster, clusters);
+                Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}{near}")))
+            }
+            ForgetOutcome::HasOpenLaunches(count) => Err(Status::failed_precondition(format!(
+                "cluster {cluster} has {count} machines that were launched for it and not removed; delete its NodePools and wait until \
+                 no NodeClaim is left, or pass --leave-machines: the machines then continue to run, and to cost, until they are \
+                 terminated in the cloud"
+            ))),
+        }
+    }
+
+    /// Confirms the waiting removals of `cluster` on whichever replica decides for it.
+    pub(super) async fn confirm_removals_now(
+        &self,
+        request: v1::ConfirmRemovalsRequest,
+        access: &Access,
+    ) -> Result<v1::ConfirmRemovalsResponse, Status> {
+        let cluster = names::parse_cluster(&request.name)?;
+        access.check(&cluster)?;
+        match self.store.confirm_removals(&cluster, &access.by).await.map_err(store_failed)? {
+            true => Ok(v1::ConfirmRemovalsResponse {}),
+            false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}"))),
+        }
+    }
 }
 
 /// How long; `None` for ever.
@@ -128,101 +237,8 @@ fn near_miss(word: &str, known: Vec<String>) -> String {
     nearest(word, known.into_iter()).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }
 
-pub(super) async fn get_freeze(store: &dyn Store, id: i64, access: &Access) -> Result<v1::Freeze, Status> {
-    let freezes = store.freezes().await.map_err(store_failed)?;
-    // Of another cluster it is as unknown as one that has ended.
-    let found = freezes.iter().find(|freeze| freeze.id == id && shows(access, &freeze.order.scope));
-    found.map(message).ok_or_else(|| Status::not_found(format!("there is no freeze {id} in force; it may have ended")))
-}
-
-pub(super) async fn thaw(store: &dyn Store, id: i64, by: &str, access: &Access) -> Result<(), Status> {
-    if !access.clusters.is_of_all() {
-        // One that is over is unknown to a client that is confined: nothing says any more whose it was.
-        let freezes = store.freezes().await.map_err(store_failed)?;
-        let known = freezes.iter().find(|freeze| freeze.id == id && shows(access, &freeze.order.scope));
-        check_access(access, &known.ok_or_else(|| no_freeze(id))?.order.scope)?;
-    }
-    match store.thaw(id, by).await.map_err(store_failed)? {
-        true => Ok(()),
-        false => Err(no_freeze(id)),
-    }
-}
-
 fn no_freeze(id: i64) -> Status {
     Status::not_found(format!("there is no freeze {id}; `fleetwright freezes` lists them"))
-}
-
-/// Releases the quarantine of `cluster` on whichever replica decides for it.
-pub(super) async fn release(store: &dyn Store, cluster: &str, by: &str) -> Result<(), Status> {
-    match store.release_quarantine(cluster, by).await.map_err(store_failed)? {
-        true => Ok(()),
-        false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}"))),
-    }
-}
-
-/// Assigns a cluster name to the cluster with another UID.
-pub(super) async fn accept_uid(
-    store: &dyn Store,
-    request: &v1::AcceptClusterUidRequest,
-    by: &str,
-    access: &Access,
-) -> Result<(), Status> {
-    let (cluster_name, cluster_uid) = (names::parse_cluster(&request.name)?, &request.uid);
-    access.check(&cluster_name)?;
-    if cluster_uid.trim().is_empty() || cluster_uid.chars().count() > MAX_UID_CHARS {
-        let sentence = format!(
-            "a cluster UID has 1 to {MAX_UID_CHARS} characters: `kubectl get namespace kube-system -o jsonpath={{.metadata.uid}}`"
-        );
-        return Err(errors::invalid_argument("uid", sentence));
-    }
-    match store.accept_uid(&cluster_name, cluster_uid.trim(), by).await {
-        Ok(true) => Ok(()),
-        Err(StoreError::UidTaken { .. }) if !access.clusters.is_of_all() => {
-            Err(Status::failed_precondition("another cluster has this UID; a client of all clusters sees which one"))
-        }
-        Err(error @ StoreError::UidTaken { .. }) => Err(Status::failed_precondition(error.to_string())),
-        Err(error) => Err(store_failed(error)),
-        Ok(false) => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster_name:?}"))),
-    }
-}
-
-pub(super) async fn forget_cluster(
-    store: &dyn Store,
-    is_connected: impl FnOnce(&str) -> bool,
-    request: &v1::ForgetClusterRequest,
-    by: &str,
-    access: &Access,
-) -> Result<(), Status> {
-    let cluster = &*names::parse_cluster(&request.name)?.to_string();
-    access.check(cluster)?;
-    let leave_machines = &request.leave_machines;
-    if is_connected(cluster) {
-        return Err(Status::failed_precondition(format!(
-            "the agent of cluster {cluster} is connected, and would make it known again; stop the agent first"
-        )));
-    }
-    match store.forget_cluster(cluster, by, *leave_machines).await.map_err(store_failed)? {
-        ForgetOutcome::Forgotten => Ok(()),
-        ForgetOutcome::Unknown => {
-            let mut clusters = store.clusters().await.map_err(store_failed)?;
-            clusters.retain(|cluster| access.clusters.allows(cluster));
-            let near = near_miss(cluster, clusters);
-            Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}{near}")))
-        }
-        ForgetOutcome::HasOpenLaunches(count) => Err(Status::failed_precondition(format!(
-            "cluster {cluster} has {count} machines that were launched for it and not removed; delete its NodePools and wait until \
-             no NodeClaim is left, or pass --leave-machines: the machines then continue to run, and to cost, until they are \
-             terminated in the cloud"
-        ))),
-    }
-}
-
-/// Confirms the waiting removals of `cluster` on whichever replica decides for it.
-pub(super) async fn confirm(store: &dyn Store, cluster: &str, by: &str) -> Result<(), Status> {
-    match store.confirm_removals(cluster, by).await.map_err(store_failed)? {
-        true => Ok(()),
-        false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}"))),
-    }
 }
 
 pub(super) fn message(freeze: &Freeze) -> v1::Freeze {

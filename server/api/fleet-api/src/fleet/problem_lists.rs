@@ -38,7 +38,7 @@ const ROWS: i32 = 1_000;
 impl FleetApi {
     pub(super) async fn list_problems_now(
         &self,
-        request: &v1::ListProblemsRequest,
+        request: v1::ListProblemsRequest,
         access: &Access,
     ) -> Result<v1::ListProblemsResponse, Status> {
         let arguments = ListRequest {
@@ -139,7 +139,11 @@ impl FleetApi {
             let freezes = self.store.freezes().await.ok()?;
             let freezes = freezes.iter().map(super::operations::message).collect();
             let request = v1::ListOfferingsRequest { page_size: ROWS, ..Default::default() };
-            let offerings = if is_fleet { self.list_offerings_now(request).await.ok()?.offerings } else { Vec::new() };
+            let offerings = if is_fleet {
+                self.list_offerings_now(request, &Access::default()).await.ok()?.offerings
+            } else {
+                Vec::new()
+            };
             Some((freezes, offerings))
         };
         tokio::time::timeout(STORE_PATIENCE, read).await.ok().flatten()

@@ -22,7 +22,16 @@ const DECISIONS: (usize, usize) = (100, 1_000);
 const MAX_DAYS: i64 = 31;
 
 impl FleetApi {
-    pub(super) async fn savings_now(
+    pub(super) async fn compute_savings_now(
+        &self,
+        request: v1::ComputeSavingsRequest,
+        access: &Access,
+    ) -> Result<v1::ComputeSavingsResponse, Status> {
+        let read = self.savings(request.clone(), access);
+        self.shared_answers.savings.get_or_read(&request, &access.clusters, read).await
+    }
+
+    async fn savings(
         &self,
         request: v1::ComputeSavingsRequest,
         access: &Access,

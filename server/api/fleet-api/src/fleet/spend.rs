@@ -66,7 +66,16 @@ impl Span {
 }
 
 impl FleetApi {
-    pub(super) async fn spend_now(
+    pub(super) async fn compute_spend_now(
+        &self,
+        request: v1::ComputeSpendRequest,
+        access: &Access,
+    ) -> Result<v1::ComputeSpendResponse, Status> {
+        let read = self.spend(request.clone(), access);
+        self.shared_answers.spend.get_or_read(&request, &access.clusters, read).await
+    }
+
+    async fn spend(
         &self,
         request: v1::ComputeSpendRequest,
         access: &Access,

@@ -1,6 +1,7 @@
-//! Lists of what the store has: decisions, offerings, freezes, the audit log. Any replica answers alike.
+//! Lists of what the store has: decisions, offerings, holds, freezes, the audit log. Any replica answers alike.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,7 +20,7 @@ use tonic::Status;
 use super::access::Access;
 use super::api::FleetApi;
 use super::lists::invalid;
-use super::watches::filter;
+use super::watches::{Watch, filter};
 use super::{decision_effects, encode, operations, schemas};
 use crate::capacity::holds;
 use api_messages::errors::{self, store_failed};
@@ -173,9 +174,12 @@ impl FleetApi {
     pub(super) async fn list_decisions_now(
         &self,
         request: v1::ListDecisionsRequest,
-        resume_token: String,
         access: &Access,
     ) -> Result<v1::ListDecisionsResponse, Status> {
+        let resume_token = self.decision_positions(&request.parent, access).await?;
+        if access.part {
+            return Ok(v1::ListDecisionsResponse { resume_token, ..Default::default() });
+        }
         let v1::ListDecisionsRequest { parent, page_size: size, page_token, filter: text, view } = request;
         let full = view == v1::DecisionView::Full as i32;
         let only = names::parse_parent(&parent)?;
@@ -213,7 +217,12 @@ impl FleetApi {
         }
     }
 
-    pub(super) async fn get_decision_now(&self, name: &str, access: &Access) -> Result<v1::Decision, Status> {
+    pub(super) async fn get_decision_now(
+        &self,
+        request: v1::GetDecisionRequest,
+        access: &Access,
+    ) -> Result<v1::Decision, Status> {
+        let name = &request.name;
         let (cluster, number) = names::parse_child(name, "decisions")?;
         access.check(&cluster)?;
         let number: u64 = number.parse().map_err(|_| names::not_a_number(name, &number))?;
@@ -225,6 +234,7 @@ impl FleetApi {
     pub(super) async fn list_offerings_now(
         &self,
         request: v1::ListOfferingsRequest,
+        _: &Access,
     ) -> Result<v1::ListOfferingsResponse, Status> {
         let arguments = ListRequest {
             parent: "",
@@ -244,6 +254,18 @@ impl FleetApi {
         let rows = query.select(&offerings).into_iter().cloned().collect();
         let page = query.merge(vec![rows], |_, _| Ordering::Equal);
         Ok(v1::ListOfferingsResponse { offerings: page.rows, next_page_token: page.next_page_token })
+    }
+
+    pub(super) async fn get_hold_now(&self, request: v1::GetHoldRequest, access: &Access) -> Result<v1::Hold, Status> {
+        holds::get(&*self.store, &request.name, access).await.map(|row| holds::hold(&row))
+    }
+
+    pub(super) async fn watch_hold_now(
+        &self,
+        request: v1::WatchHoldRequest,
+        access: &Access,
+    ) -> Result<Watch<v1::Hold>, Status> {
+        holds::watch(Arc::clone(&self.store), request.name, access.clone()).await
     }
 
     pub(super) async fn list_holds_now(
@@ -268,10 +290,12 @@ impl FleetApi {
         Ok(v1::ListHoldsResponse { holds: page.rows, next_page_token: page.next_page_token })
     }
 
-    pub(super) async fn list_audit_now(
+    pub(super) async fn list_audit_entries_now(
         &self,
         request: v1::ListAuditEntriesRequest,
+        access: &Access,
     ) -> Result<v1::ListAuditEntriesResponse, Status> {
+        access.check_fleet("the audit log")?;
         let size = page_size(request.page_size)?;
         let before = read_number_token(&request.page_token, &["audit"])?;
         let before = before.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
@@ -303,8 +327,6 @@ impl FleetApi {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use store::memory::MemoryStore;
     use store::offerings::{OfferingChange, OfferingKey};
 
@@ -341,7 +363,7 @@ mod tests {
         for changes in [&refusals[..], &[launched_again]] {
             api.store.change_offerings("us-east-1", changes).await.expect("a store in memory");
         }
-        let listed = api.list_offerings_now(v1::ListOfferingsRequest::default()).await.expect("a list").offerings;
+        let listed = api.list_offerings_now(Default::default(), &Access::default()).await.expect("a list").offerings;
         let names: Vec<&str> = listed.iter().map(|offering| offering.name.as_str()).collect();
         assert_eq!(names, ["offerings/us-east-1.123.all.use1-az1.m7g.large.spot.1"]);
     }

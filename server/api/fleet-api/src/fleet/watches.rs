@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 use super::access::Access;
 use super::api::FleetApi;
 use super::change_log::{ChangeLog, Coalesced, TooOld, coalesce};
-use super::collections::{Collection, WatchArguments, WatchMessage};
+use super::collections::{Collection, Nodes, Pods, Pools, WatchArguments, WatchMessage};
 use super::directory::Directory;
 use super::lists::invalid;
 use super::positions::Positions;
@@ -197,8 +197,32 @@ impl FleetApi {
         Ok(sources)
     }
 
+    pub(super) async fn watch_pools_now(
+        &self,
+        request: v1::WatchPoolsRequest,
+        access: &Access,
+    ) -> Result<Watch<v1::WatchPoolsResponse>, Status> {
+        self.watch_collection::<Pools>(request, access).await
+    }
+
+    pub(super) async fn watch_nodes_now(
+        &self,
+        request: v1::WatchNodesRequest,
+        access: &Access,
+    ) -> Result<Watch<v1::WatchNodesResponse>, Status> {
+        self.watch_collection::<Nodes>(request, access).await
+    }
+
+    pub(super) async fn watch_pods_now(
+        &self,
+        request: v1::WatchPodsRequest,
+        access: &Access,
+    ) -> Result<Watch<v1::WatchPodsResponse>, Status> {
+        self.watch_collection::<Pods>(request, access).await
+    }
+
     /// Changes of clusters; of those of this replica if `part` is set.
-    pub(super) fn watch_clusters_now(
+    pub(super) async fn watch_clusters_now(
         &self,
         request: v1::WatchClustersRequest,
         access: &Access,
