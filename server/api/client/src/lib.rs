@@ -1,4 +1,4 @@
-//! Commands that ask a running server: one module per subcommand, and [`remote`], which connects.
+//! Commands that ask a running server: one module per subject, and [`remote`], which connects.
 
 pub mod archive;
 pub mod audit;
@@ -6,7 +6,6 @@ pub mod cluster_names;
 pub mod clusters;
 pub mod fleet;
 pub mod forget;
-pub mod freeze;
 pub mod freezes;
 pub mod hold;
 mod pod_flags;
@@ -14,6 +13,5 @@ pub mod quarantine;
 pub mod quote;
 pub mod remote;
 pub mod removals;
-pub mod thaw;
 pub mod top;
 pub mod why;

@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use client::why::kubectl::Plugin;
-use client::{audit, clusters, fleet, forget, freeze, freezes, hold, quarantine, quote, removals, thaw, top, why};
+use client::{audit, clusters, fleet, forget, freezes, hold, quarantine, quote, removals, top, why};
 use command::exit::{Failure, Status};
 use command::{completion, output};
 use offline::{accounts_file, convert, crds, explain, history, plan, replay, trust_file, validate};
@@ -29,81 +29,79 @@ struct Cli {
     command: Command,
 }
 
+/// In the order of the help, which has a heading before the first command of each of [`GROUPS`].
 #[derive(Debug, Subcommand)]
 enum Command {
-    Capture(capture::CaptureFlags),
     Plan(Box<plan::PlanFlags>),
-    Convert(convert::ConvertFlags),
-    Explain(explain::ExplainFlags),
     Validate(validate::ValidateFlags),
-    Crds(crds::CrdsFlags),
+    Explain(explain::ExplainFlags),
+    Convert(convert::ConvertFlags),
+    Capture(capture::CaptureFlags),
     #[command(subcommand, visible_alias = "catalog")]
     Catalogue(catalogue::CatalogueCommand),
-    #[command(subcommand)]
-    Ec2(ec2::Ec2Command),
-    /// Run the server
-    Serve(serve::ServeFlags),
-    Quote(quote::QuoteFlags),
-    Hold(hold::HoldFlags),
-    Commit(hold::CommitFlags),
-    Release(hold::ReleaseFlags),
+    Crds(crds::CrdsFlags),
     #[command(subcommand)]
     Fleet(fleet::FleetCommand),
     Top(top::TopFlags),
-    Freeze(freeze::FreezeFlags),
-    Forget(forget::ForgetFlags),
-    Thaw(thaw::ThawFlags),
-    Freezes(freezes::FreezesFlags),
-    Audit(audit::AuditFlags),
+    #[command(subcommand)]
+    Why(why::WhyCommand),
     History(history::HistoryFlags),
     Replay(replay::ReplayFlags),
+    Audit(audit::AuditFlags),
+    #[command(flatten)]
+    Freezes(freezes::FreezesCommand),
+    Removals(removals::RemovalsFlags),
     #[command(subcommand)]
     Quarantine(quarantine::QuarantineCommand),
     #[command(subcommand)]
     Clusters(clusters::ClustersCommand),
-    Removals(removals::RemovalsFlags),
-    #[command(subcommand)]
-    Why(why::WhyCommand),
+    Forget(forget::ForgetFlags),
+    Quote(quote::QuoteFlags),
+    Hold(hold::HoldFlags),
+    Commit(hold::CommitFlags),
+    Release(hold::ReleaseFlags),
+    /// Run the server
+    Serve(serve::ServeFlags),
     #[command(subcommand)]
     Trust(trust_file::TrustCommand),
     #[command(subcommand)]
     Accounts(accounts_file::AccountsCommand),
+    #[command(subcommand)]
+    Ec2(ec2::Ec2Command),
     Completion(completion::CompletionFlags),
     Man(man::ManFlags),
     /// Print the version
     Version,
 }
 
-/// The commands by what they are for, as the help lists them.
-const GROUPS: [(&str, &[&str]); 6] = [
-    ("Plan from manifests", &["plan", "validate", "explain", "convert", "capture", "catalogue", "crds"]),
-    ("Look at the fleet", &["fleet", "top", "why", "history", "replay", "freezes", "audit"]),
-    ("Operate the fleet", &["freeze", "thaw", "removals", "quarantine", "clusters", "forget"]),
-    ("Get capacity for pods to come", &["quote", "hold", "commit", "release"]),
-    ("Run a server", &["serve", "trust", "accounts", "ec2"]),
-    ("This program", &["completion", "man", "version"]),
+/// What commands are for, each with the first of its commands.
+const GROUPS: [(&str, &str); 6] = [
+    ("plan", "Plan from manifests"),
+    ("fleet", "Look at the fleet"),
+    ("freeze", "Operate the fleet"),
+    ("quote", "Get capacity for pods to come"),
+    ("serve", "Run a server"),
+    ("completion", "This program"),
 ];
 
 /// The help of the program. clap lists all commands under one heading.
 fn help_template() -> String {
     let commands = Command::augment_subcommands(clap::Command::new("fleetwright"));
     let (header, literal) = (commands.get_styles().get_header(), commands.get_styles().get_literal());
-    let width = GROUPS.iter().flat_map(|(_, names)| names.iter()).map(|name| name.len()).max().unwrap_or(0);
-    let line = |name: &&str| {
-        let command = commands.find_subcommand(name)?;
+    let width = commands.get_subcommands().map(|command| command.get_name().len()).max().unwrap_or(0);
+    let line = |command: &clap::Command| {
+        let name = command.get_name();
+        let group = GROUPS.iter().find(|(first, _)| *first == name);
+        let heading = group.map(|(_, title)| format!("\n{header}{title}:{header:#}\n")).unwrap_or_default();
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         let aliases: Vec<String> = command.get_visible_aliases().map(|alias| format!(" [alias: {alias}]")).collect();
-        Some(format!("  {literal}{name:width$}{literal:#}  {about}{}\n", aliases.concat()))
+        format!("{heading}  {literal}{name:width$}{literal:#}  {about}{}\n", aliases.concat())
     };
-    let groups = GROUPS.iter().map(|(title, names)| {
-        let lines: Vec<String> = names.iter().filter_map(line).collect();
-        format!("\n{header}{title}:{header:#}\n{}", lines.concat())
-    });
-    let groups: Vec<String> = groups.collect();
+    let lines: Vec<String> = commands.get_subcommands().map(line).collect();
     format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{}\n{header}Options:{header:#}\n{{options}}\n\n\
          `fleetwright help COMMAND` describes a command.",
-        groups.concat()
+        lines.concat()
     )
 }
 
@@ -167,10 +165,8 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Release(flags) => hold::release(&flags),
         Command::Fleet(command) => fleet::run(command),
         Command::Top(flags) => top::run(&flags),
-        Command::Freeze(flags) => freeze::run(flags),
         Command::Forget(flags) => forget::run(flags),
-        Command::Thaw(flags) => thaw::run(flags),
-        Command::Freezes(flags) => freezes::run(&flags),
+        Command::Freezes(command) => freezes::run(command),
         Command::Audit(flags) => audit::run(&flags),
         Command::History(flags) => history::run(&flags),
         Command::Replay(flags) => replay::run(&flags),
@@ -221,19 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn the_help_has_every_command_in_one_group() {
+    fn the_help_has_every_command_below_the_heading_of_its_group() {
         let command = Cli::command();
-        let mut shown: Vec<&str> =
-            command.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name).collect();
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-        shown.sort_unstable();
-        grouped.sort_unstable();
-        assert_eq!(grouped, shown);
         let help = Cli::command().render_help().to_string();
-        for (title, _) in GROUPS {
-            assert_eq!(help.matches(&format!("\n\n{title}:\n")).count(), 1, "{title}: {help}");
+        assert!(help.starts_with("Central autoscaler for the nodes of many Kubernetes clusters"), "{help}");
+        assert_eq!(command.get_subcommands().next().map(clap::Command::get_name), Some(GROUPS[0].0));
+        for (first, title) in GROUPS {
+            assert_eq!(help.matches(&format!("\n\n{title}:\n  {first} ")).count(), 1, "{title}: {help}");
         }
-        for name in grouped {
+        for name in command.get_subcommands().map(clap::Command::get_name) {
             assert_eq!(help.lines().filter(|line| line.split(' ').nth(2) == Some(name)).count(), 1, "{name}: {help}");
         }
         for part in [
