@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use controller::guardrails::Mode;
+use controller::history::lifecycle_counters::{DisruptionKind, LifecycleCounters, TERMINATION_BOUNDS};
 use controller::holds::HoldCounts;
-use controller::lifecycle_counters::{DisruptionKind, LifecycleCounters, TERMINATION_BOUNDS};
 use controller::view::{ClusterView, CpuAndMemory, PodOutlook, PoolView};
 use model::{CapacityType, Resources, Timestamp, resources};
 
@@ -416,7 +416,7 @@ fn zones(view: &ClusterView) -> BTreeSet<&str> {
 fn created(view: &ClusterView) -> BTreeMap<Labels, u64> {
     let labels = |reason: &str, pool: &str| with(view, [("reason", reason), ("nodepool", pool)]);
     let zeros = view.pools.iter().flat_map(|pool| CREATED_FOR.map(|reason| (labels(reason, &pool.name), 0)));
-    let counts = view.counters.created.iter().map(|((reason, pool), count)| (labels(reason, pool), *count));
+    let counts = view.measured.lifecycle.created.iter().map(|((reason, pool), count)| (labels(reason, pool), *count));
     zeros.chain(counts).collect()
 }
 
@@ -430,7 +430,7 @@ fn terminated(view: &ClusterView) -> BTreeMap<Labels, u64> {
             counts.insert(labels(&machine.pool, instance.capacity_type, instance.zone.as_text()), 0);
         }
     }
-    let known = view.counters.terminated.iter();
+    let known = view.measured.lifecycle.terminated.iter();
     counts.extend(known.map(|((pool, capacity_type, zone), count)| (labels(pool, *capacity_type, zone), *count)));
     counts
 }
@@ -445,7 +445,7 @@ fn disrupted(view: &ClusterView) -> BTreeMap<Labels, u64> {
             counts.extend(CAPACITY_TYPES.map(|capacity_type| (labels(reason, &pool.name, capacity_type), 0)));
         }
     }
-    let known = view.counters.disrupted.iter();
+    let known = view.measured.lifecycle.disrupted.iter();
     counts.extend(known.map(|((reason, pool, capacity_type), count)| (labels(reason, pool, *capacity_type), *count)));
     counts
 }
@@ -457,14 +457,14 @@ fn nodes(view: &ClusterView, of: fn(&LifecycleCounters) -> &NodeCounts) -> BTree
     let labels = |pool: &str, zone: &str| with(view, [("nodepool", pool), ("zone", zone)]);
     let zones = zones(view);
     let zeros = view.pools.iter().flat_map(|pool| zones.iter().map(|zone| (labels(&pool.name, zone), 0)));
-    let counts = of(&view.counters).iter().map(|((pool, zone), count)| (labels(pool, zone), *count));
+    let counts = of(&view.measured.lifecycle).iter().map(|((pool, zone), count)| (labels(pool, zone), *count));
     zeros.chain(counts).collect()
 }
 
 fn drained(view: &ClusterView) -> BTreeMap<Labels, u64> {
     let labels = |pool: &str| with(view, [("nodepool", pool)]);
     let zeros = view.pools.iter().map(|pool| (labels(&pool.name), 0));
-    zeros.chain(view.counters.nodes_drained.iter().map(|(pool, count)| (labels(pool), *count))).collect()
+    zeros.chain(view.measured.lifecycle.nodes_drained.iter().map(|(pool, count)| (labels(pool), *count))).collect()
 }
 
 fn launch_failures(view: &ClusterView) -> BTreeMap<Labels, u64> {
@@ -474,7 +474,7 @@ fn launch_failures(view: &ClusterView) -> BTreeMap<Labels, u64> {
     let zones = zones(view);
     let zeros =
         zones.iter().flat_map(|zone| CAPACITY_TYPES.map(|capacity_type| (labels(zone, capacity_type, NO_CAPACITY), 0)));
-    let counts = view.counters.launch_failures.iter();
+    let counts = view.measured.lifecycle.launch_failures.iter();
     zeros
         .chain(counts.map(|((zone, capacity_type, reason), count)| (labels(zone, *capacity_type, reason), *count)))
         .collect()
@@ -483,19 +483,24 @@ fn launch_failures(view: &ClusterView) -> BTreeMap<Labels, u64> {
 fn termination_failures(view: &ClusterView) -> BTreeMap<Labels, u64> {
     let labels = |zone: &str| with(view, [("zone", zone)]);
     let zeros = zones(view).into_iter().map(|zone| (labels(zone), 0));
-    zeros.chain(view.counters.termination_failures.iter().map(|(zone, count)| (labels(zone), *count))).collect()
+    zeros
+        .chain(view.measured.lifecycle.termination_failures.iter().map(|(zone, count)| (labels(zone), *count)))
+        .collect()
 }
 
 fn failed_validations(view: &ClusterView) -> BTreeMap<Labels, u64> {
     let labels = |of: &str| with(view, [("consolidation_type", of)]);
     let zeros = ["single", "multi"].map(|of| (labels(of), 0));
-    zeros.into_iter().chain(view.counters.failed_validations.iter().map(|(of, count)| (labels(of), *count))).collect()
+    zeros
+        .into_iter()
+        .chain(view.measured.lifecycle.failed_validations.iter().map(|(of, count)| (labels(of), *count)))
+        .collect()
 }
 
 fn failed_replacements(view: &ClusterView) -> BTreeMap<Labels, u64> {
     let labels = |reason: &str| with(view, [("decision", "replace"), ("reason", reason)]);
     let zeros = ["drifted", "underutilized"].map(|reason| (labels(reason), 0));
-    let counts = view.counters.failed_replacements.iter().map(|(reason, count)| (labels(reason), *count));
+    let counts = view.measured.lifecycle.failed_replacements.iter().map(|(reason, count)| (labels(reason), *count));
     zeros.into_iter().chain(counts).collect()
 }
 
@@ -507,16 +512,16 @@ fn disruption_decisions(view: &ClusterView) -> BTreeMap<Labels, u64> {
     let zeros = DISRUPTIONS.map(|of| (labels(of), 0));
     zeros
         .into_iter()
-        .chain(view.counters.disruption_decisions.iter().map(|(of, count)| (labels(*of), *count)))
+        .chain(view.measured.lifecycle.disruption_decisions.iter().map(|(of, count)| (labels(*of), *count)))
         .collect()
 }
 
 /// Of all clusters together: a histogram for each would be most of their series.
 fn terminations(views: &[&ClusterView]) -> Family {
     let bound = |at: usize| TERMINATION_BOUNDS.get(at).map_or(f64::INFINITY, |bound| *bound as f64);
-    let count = |at: usize| views.iter().map(|view| view.counters.termination_counts[at]).sum();
+    let count = |at: usize| views.iter().map(|view| view.measured.lifecycle.termination_counts[at]).sum();
     let buckets = (0..=TERMINATION_BOUNDS.len()).map(|at| (bound(at), count(at))).collect();
-    let sum: i64 = views.iter().map(|view| view.counters.termination_time.get()).sum();
+    let sum: i64 = views.iter().map(|view| view.measured.lifecycle.termination_time.get()).sum();
     Family::histogram(
         "karpenter_nodeclaims_termination_duration_seconds",
         "Time from the begin of a termination until the NodeClaim is gone, of all clusters.",

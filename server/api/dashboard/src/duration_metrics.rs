@@ -9,10 +9,10 @@ use metrics::{Family, Value};
 
 /// The metrics at `now`.
 pub(crate) fn families(views: &[&ClusterView], now: Timestamp) -> Vec<Family> {
-    let startup = views.iter().map(|view| (cluster(view), summary(&view.pod_durations.startup, now)));
+    let startup = views.iter().map(|view| (cluster(view), summary(&view.measured.pod_durations.startup, now)));
     let unknown = DurationSummary::default();
     let of_pool = |view: &ClusterView, pool: &PoolView| {
-        let of = view.counters.node_terminations.get(&pool.name).unwrap_or(&unknown);
+        let of = view.measured.lifecycle.node_terminations.get(&pool.name).unwrap_or(&unknown);
         (with(view, [("nodepool", &pool.name)]), summary(of, now))
     };
     let terminations = views.iter().flat_map(|view| view.pools.iter().map(|pool| of_pool(view, pool)));
@@ -33,7 +33,7 @@ pub(crate) fn families(views: &[&ClusterView], now: Timestamp) -> Vec<Family> {
             "karpenter_pods_bound_duration_seconds",
             "Time from the creation of a pod until it is bound, of all clusters.",
         )
-        .with(Vec::new(), sum(views.iter().map(|view| &view.pod_durations.bound))),
+        .with(Vec::new(), sum(views.iter().map(|view| &view.measured.pod_durations.bound))),
     ]
 }
 

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use cost::{CostCause, CostParts, NodePhase, NodeUse, ResourceUse, split};
 use model::disruption_plan::{Block, BlockCode};
 use model::disruption_policy::{ConsolidationPolicy, DisruptionReason};
-use model::{NodeName, PoolName, resources};
+use model::{NodeName, PoolName, Resources, resources};
 
 use crate::guardrails::{GuardrailsView, Mode};
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::step_view::StepView;
-use crate::view::CpuAndMemory;
 use cluster::{NodeRecord, PodRecord};
 
 /// What all machines of the cluster are judged by.
@@ -229,5 +228,27 @@ const fn cause_of(code: BlockCode) -> CostCause {
         BlockCode::NotInitialized | BlockCode::Deleting | BlockCode::NotManaged | BlockCode::NotPlanned => {
             CostCause::Unexplained
         }
+    }
+}
+
+/// Amounts of the two resources that every node has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuAndMemory {
+    /// Millicores.
+    pub cpu_millis: i64,
+    pub memory_bytes: i64,
+}
+
+impl CpuAndMemory {
+    /// These two of `resources`.
+    #[must_use]
+    pub fn of(resources: &Resources) -> Self {
+        Self { cpu_millis: resources.get(resources::CPU), memory_bytes: resources.get(resources::MEMORY) }
+    }
+
+    /// Adds `other`.
+    pub fn add(&mut self, other: Self) {
+        self.cpu_millis = self.cpu_millis.saturating_add(other.cpu_millis);
+        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
     }
 }

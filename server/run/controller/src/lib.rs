@@ -24,12 +24,11 @@
 //! [`disruption`] (empty nodes, interruptions, the verifier's check of removals),
 //! `external_autoscalers` (other autoscalers), [`guardrails`] (safety limits),
 //! [`unavailable_offerings`] (insufficient capacity), [`status`], [`event_reason`], `origin` and `status_reporter` (conditions
-//! and events), [`view`] and `cluster_view` (read model for users), [`node_report`] (why a node is there, or went),
+//! and events), [`view`] with `node_view` and `pool_view` (read model for users), [`history`] (what was counted), [`node_report`] (why a node is there, or went),
 //! [`executor`] (effects in flight).
 
 mod catalogue_zones;
 mod cluster_controller;
-mod cluster_view;
 mod conditions;
 mod context;
 mod copy_on_write;
@@ -49,21 +48,20 @@ mod external_autoscalers;
 mod finding;
 mod fleet_state;
 pub mod guardrails;
-mod history;
+pub mod history;
 pub mod holds;
 mod instance_owners;
 pub mod launch_evidence;
 mod launch_template;
-pub mod lifecycle_counters;
 mod moved_shares;
 mod node_class;
 pub mod node_report;
+mod node_view;
 mod nodeclaim;
 mod nomination;
 pub mod order;
 mod origin;
 pub mod planning_facts;
-pub mod pod_durations;
 pub mod pod_report;
 mod pool_view;
 mod provisioning;

@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
+use crate::cost_view::CpuAndMemory;
 use crate::nodeclaim::unusable_reason;
 use crate::step_view::StepView;
-use crate::view::CpuAndMemory;
 use blocks::{ClusterBlocks, LiveBlocks};
 use cluster::{ClusterState, NodeRecord, PodRecord};
 use model::disruption_plan::{Block, BlockCode};

@@ -42,6 +42,7 @@ mod termination_reason;
 pub(crate) use claims::NodeClaims;
 pub(crate) use disrupted_taint::{unusable_nodes, unusable_reason};
 pub(crate) use garbage_collector::GarbageCollector;
+pub use garbage_collector::InstanceAnomalies;
 pub(crate) use launch_record::PendingRecovery;
 pub use launch_record::{DecidedLaunch, LaunchState, OpenLaunch};
 pub use listing::{ListedInstance, Listing};

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::cluster_controller::ClusterController;
+use crate::cost_view::CpuAndMemory;
 use crate::decision::{Decision, DecisionId};
 use crate::step_view::StepView;
-use crate::view::{CpuAndMemory, PendingPodView, PodOutlook};
+use crate::view::{PendingPodView, PodOutlook};
 use cluster::PodRecord;
 use model::{NodeName, PodKey, Text, Timestamp};
 

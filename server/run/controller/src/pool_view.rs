@@ -11,8 +11,30 @@ use model::{MicroUsd, PodKey, PoolName, Resources, Text};
 use crate::guardrails::Guardrails;
 use crate::nodeclaim::StageKind;
 use crate::step_view::StepView;
-use crate::view::PoolView;
 use cluster::PoolRecord;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolView {
+    /// `metadata.name`.
+    pub name: PoolName,
+    /// `spec.weight`: 0 to 100, higher first.
+    pub weight: i32,
+    /// Why no instance is launched from it.
+    pub closed: Option<Text>,
+    /// `spec.limits`.
+    pub limits: Resources,
+    /// Capacity of its launched NodeClaims, and their number as `nodes`.
+    pub usage: Resources,
+    /// Price per hour of its machines.
+    pub cost: MicroUsd,
+    /// How many of its nodes its budgets let be removed at one time, by reason.
+    pub allowed_disruptions: [(DisruptionReason, usize); 3],
+    /// Its nodes that are being removed or are not ready: they use up the budgets.
+    pub leaving: usize,
+    pub drifted: usize,
+    /// Pods that wait because of its limits.
+    pub limited_pods: usize,
+}
 
 /// View of the NodePools; a frozen one is closed.
 pub(crate) fn pools_view(guardrails: &Guardrails, view: &StepView<'_>) -> Vec<PoolView> {

@@ -33,6 +33,7 @@ pub use planning::{
     DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanNumber,
     PlanOutcome, PlanRequest, PlanWorker, Planned, Planner, PodPlanner,
 };
+pub use provisioner::PlanningView;
 pub(crate) use provisioner::{ArrivedPlan, Provisioner};
 
 #[cfg(test)]

@@ -173,7 +173,7 @@ impl ClusterController {
         if let Observation::Upsert(object) = &observation {
             self.nominator.observe_change(object, &self.state, now);
         }
-        self.history.pod_durations.observe(&observation, &self.state, now);
+        self.history.observe(&observation, &self.state, now);
         // The state is updated first: adoption, recovery and the batch window read it.
         apply_observation(observation, now, &mut self.claims, &mut self.guardrails, &mut self.history, &mut self.state);
         if !is_pod {

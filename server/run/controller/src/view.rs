@@ -3,16 +3,27 @@
 use std::sync::Arc;
 
 use super::Decision;
+use super::cluster_controller::ClusterController;
+use super::cost_view::CostView;
+use super::external_autoscalers::unmanaged_pools;
 use super::guardrails::GuardrailsView;
+use super::history::Measurements;
+use super::node_view::nodes_view;
+use super::nodeclaim::unusable_nodes;
+use super::pool_view::pools_view;
+use super::step_view::StepView;
 use crate::holds::HoldCounts;
-use crate::lifecycle_counters::LifecycleCounters;
-use crate::nodeclaim::{LaunchedInstance, StageKind};
-use crate::pod_durations::PodDurations;
-use cluster::ProblemRecord;
-use cost::CostParts;
+use cluster::{ClusterState, PodRecord, ProblemRecord};
 use model::disruption_policy::DisruptionReason;
 use model::plan::Reason;
-use model::{ClaimName, ClusterName, MicroUsd, NodeName, PodKey, PoolName, ProviderId, Resources, Text, Timestamp};
+use model::{ClusterName, MicroUsd, NodeName, PodKey, PoolName, Text, Timestamp};
+use rustc_hash::FxHashMap;
+
+pub use super::cost_view::CpuAndMemory;
+pub use super::node_view::{MachineView, NodeView};
+pub use super::nodeclaim::InstanceAnomalies;
+pub use super::pool_view::PoolView;
+pub use super::provisioning::PlanningView;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterView {
@@ -53,10 +64,8 @@ pub struct ClusterView {
     pub autoscalers: Vec<Text>,
     /// Objects that cannot be read or watched, and why.
     pub problems: Vec<ProblemRecord>,
-    /// What has become of machines since this process owns the cluster.
-    pub counters: Arc<LifecycleCounters>,
-    /// How long pods have waited since this process owns the cluster.
-    pub pod_durations: Arc<PodDurations>,
+    /// What was counted since this process owns the cluster.
+    pub measured: Measurements,
     /// Nodes that could be removed or replaced for a reason, before budgets, at the last pass or plan of disruption.
     pub eligible_nodes: [(DisruptionReason, usize); 3],
     pub holds: HoldCounts,
@@ -72,115 +81,93 @@ impl ClusterView {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlanningView {
-    /// When it was requested.
-    pub since: Timestamp,
-    pub pods: usize,
-    /// Number of pods that remain for the next plans.
-    pub left: usize,
-}
-
-/// Numbers of instances with anomalies, as far as listings and inspections show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct InstanceAnomalies {
-    /// Instances with this cluster's tags and without NodeClaim, not terminated yet.
-    pub orphaned: usize,
-    /// Instances of the cluster whose tags name another cluster, or are missing.
-    pub foreign: usize,
-    /// Instances whose termination the cloud refused.
-    pub termination_refused: usize,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolView {
-    /// `metadata.name`.
-    pub name: PoolName,
-    /// `spec.weight`: 0 to 100, higher first.
-    pub weight: i32,
-    /// Why no instance is launched from it.
-    pub closed: Option<Text>,
-    /// `spec.limits`.
-    pub limits: Resources,
-    /// Capacity of its launched NodeClaims, and their number as `nodes`.
-    pub usage: Resources,
-    /// Price per hour of its machines.
-    pub cost: MicroUsd,
-    /// How many of its nodes its budgets let be removed at one time, by reason.
-    pub allowed_disruptions: [(DisruptionReason, usize); 3],
-    /// Its nodes that are being removed or are not ready: they use up the budgets.
-    pub leaving: usize,
-    pub drifted: usize,
-    /// Pods that wait because of its limits.
-    pub limited_pods: usize,
-}
-
-/// View of a Node, or of a machine without one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeView {
-    /// Name of the Node; that of the NodeClaim while there is no Node.
-    pub name: NodeName,
-    /// UID of the NodeClaim, or of the Node if it is of another manager; empty while the NodeClaim is not observed.
-    pub uid: Text,
-    /// The machine, if it is one of this server.
-    pub machine: Option<MachineView>,
-    /// `spec.providerID`; empty before the launch.
-    pub provider_id: ProviderId,
-    /// `node.kubernetes.io/instance-type`; empty if it is not known.
-    pub instance_type: Text,
-    /// `topology.kubernetes.io/zone`; empty if it is not known.
-    pub zone: Text,
-    /// `karpenter.sh/capacity-type`; empty if it is not known.
-    pub capacity_type: Text,
-    /// Whether the condition `Ready` of the Node is True.
-    pub ready: bool,
-    /// When the Node, or the NodeClaim without Node, was created.
-    pub created: Option<Timestamp>,
-    /// Number of its pods, without DaemonSet pods.
-    pub pods: usize,
-    /// Requests of its pods, those of DaemonSets included.
-    pub requested: CpuAndMemory,
-    /// `status.allocatable`.
-    pub allocatable: CpuAndMemory,
-}
-
-impl NodeView {
-    /// The name that does not change while the node exists: that of the NodeClaim, or of the Node of another manager.
+impl ClusterController {
+    /// The view of the cluster at `now`.
     #[must_use]
-    pub fn id(&self) -> &str {
-        self.machine.as_ref().map_or(&**self.name, |machine| &**machine.claim)
+    pub fn view(&self, now: Timestamp) -> ClusterView {
+        let region = Arc::clone(&self.region);
+        let guardrails = region.lock_guardrails(now);
+        let step = self.step_view(now);
+        let (shown, pools) = (step.guardrails_view(&guardrails), pools_view(&guardrails, &step));
+        drop(guardrails);
+        ClusterView { pools, ..view_of(region.offerings().counts().0, shown, &step) }
     }
 
-    /// Name of the Node; `None` before it joins.
+    /// The observed state as it is now, which is copied at its next change while it is held.
     #[must_use]
-    pub fn node(&self) -> Option<&NodeName> {
-        match &self.machine {
-            Some(machine) => machine.node.as_ref(),
-            None => Some(&self.name),
+    pub fn observed_state(&self) -> Arc<ClusterState> {
+        self.state.snapshot()
+    }
+
+    /// Fingerprint of the view; changes whenever the view does.
+    pub(crate) fn view_fingerprint(&mut self) -> impl PartialEq + use<> {
+        let stages = self.claims.stage_fingerprint();
+        let plan = self.provisioner.plan_in_progress();
+        let version = (self.state.version(), self.connected, stages, self.decisions.last_id(), plan);
+        let planned = (self.disruption.consolidation.planned_blocks.at(), self.disruption.eligible_nodes());
+        (version, planned, self.guardrails.view_fingerprint(), self.gc.view_version())
+    }
+}
+
+fn view_of(unavailable_offerings: usize, guardrails: GuardrailsView, step: &StepView<'_>) -> ClusterView {
+    let nodes = nodes_view(&CostView::new(step, &guardrails), step);
+    let prices = nodes.iter().filter_map(|node| node.machine.as_ref()?.instance.as_ref());
+    ClusterView {
+        cluster: step.cluster.clone(),
+        connected: step.connected,
+        synced: step.state.is_synced(),
+        synced_since: step.state.last_synced(),
+        unsynced_since: step.unsynced_since,
+        version: step.state.version(),
+        pods: step.state.live_pods(),
+        pending: step.state.unplaced_pods().filter(|pod| pod.is_provisionable()).count(),
+        pending_pods: pending_pods_view(step),
+        node_count: step.state.nodes().count(),
+        cost: MicroUsd(prices.map(|instance| instance.price.0).sum()),
+        nodes,
+        pools: Vec::new(),
+        unavailable_offerings,
+        decisions: step.decisions.recent().cloned().collect(),
+        last_error: step.provisioner.last_error().map(str::to_owned),
+        planning: step.provisioner.view(),
+        guardrails,
+        anomalies: step.gc.anomalies(step.claims),
+        autoscalers: step.state.active_autoscalers().cloned().collect(),
+        problems: step.state.problems().collect(),
+        unmanaged_pools: unmanaged_pools(step.state),
+        unusable_nodes: unusable_nodes(step),
+        holds: step.holds.counts(),
+        measured: step.history.measurements(),
+        eligible_nodes: step.disruption.eligible_nodes(),
+    }
+}
+
+/// Unschedulable pods. The latest decision that mentions a pod says why it has no place.
+fn pending_pods_view(view: &StepView<'_>) -> Vec<PendingPodView> {
+    let mut unplaced: FxHashMap<&PodKey, (&Arc<Decision>, usize)> = FxHashMap::default();
+    let mut pods = view.state.unplaced_pods().peekable();
+    if pods.peek().is_some() {
+        for decision in view.decisions.recent() {
+            for (index, pod) in decision.unplaced.iter().enumerate() {
+                unplaced.entry(&pod.pod).or_insert((decision, index));
+            }
         }
     }
-}
-
-/// Amounts of the two resources that every node has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CpuAndMemory {
-    /// Millicores.
-    pub cpu_millis: i64,
-    pub memory_bytes: i64,
-}
-
-impl CpuAndMemory {
-    /// These two of `resources`.
-    #[must_use]
-    pub fn of(resources: &Resources) -> Self {
-        Self { cpu_millis: resources.get(model::resources::CPU), memory_bytes: resources.get(model::resources::MEMORY) }
-    }
-
-    /// Adds `other`.
-    pub fn add(&mut self, other: Self) {
-        self.cpu_millis = self.cpu_millis.saturating_add(other.cpu_millis);
-        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
-    }
+    let outlook = |pod: &PodRecord| match view.state.assignments().get(&pod.key) {
+        Some(assignment) => PodOutlook::Planned(NodeName::from(assignment.target.name().clone())),
+        None => unplaced.get(&pod.key).map_or(PodOutlook::Waiting, |(decision, index)| PodOutlook::Unplaced {
+            decision: Arc::clone(decision),
+            index: *index,
+        }),
+    };
+    let pending = |pod: &PodRecord| PendingPodView {
+        pod: pod.key.clone(),
+        uid: pod.uid.clone(),
+        created: pod.created,
+        requests: CpuAndMemory::of(&pod.shape.requests),
+        outlook: outlook(pod),
+    };
+    pods.map(pending).collect()
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -231,21 +218,3 @@ impl PartialEq for PodOutlook {
 }
 
 impl Eq for PodOutlook {}
-
-/// View of a machine of this server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MachineView {
-    pub claim: ClaimName,
-    /// Name of its Node, once observed.
-    pub node: Option<NodeName>,
-    pub pool: PoolName,
-    pub stage: StageKind,
-    /// When it entered the stage.
-    pub since: Timestamp,
-    pub instance: Option<LaunchedInstance>,
-    /// Why it is terminated; `None` while it is not.
-    pub termination_reason: Option<Text>,
-    pub blocked: Option<Text>,
-    /// What its price is spent on, in micro-dollars per hour.
-    pub cost: CostParts,
-}

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
 use controller::guardrails::GuardrailsView;
+use controller::history::Measurements;
+use controller::history::pod_durations::PodDurations;
 use controller::holds::HoldCounts;
-use controller::pod_durations::PodDurations;
 use controller::view::{InstanceAnomalies, MachineView, NodeView};
 use controller::{LaunchedInstance, StageKind};
 use model::disruption_policy::DisruptionReason;
@@ -95,8 +96,7 @@ fn view(name: &str, pools: &[&str]) -> ClusterView {
         problems: Vec::new(),
         unmanaged_pools: Vec::new(),
         unusable_nodes: Vec::new(),
-        counters: Default::default(),
-        pod_durations: Default::default(),
+        measured: Default::default(),
         holds: HoldCounts { waiting: 1, ready: 2, price: MicroUsd(250_000) },
         eligible_nodes: [
             (DisruptionReason::Empty, 1),
@@ -164,7 +164,7 @@ fn counters_begin_at_zero_for_what_is_known() {
     counters.failed_replacements.insert("drifted", 7);
     counters.termination_counts[2] = 1;
     counters.termination_time = Millis::new(3_500);
-    one.counters = Arc::new(counters);
+    one.measured.lifecycle = Arc::new(counters);
     let fleet = fleet(vec![one, view("bank", &[])]);
     let created = of(&fleet, "karpenter_nodeclaims_created_total");
     let row = |reason: &str, count: u64| format!(r#"cluster="shop",reason="{reason}",nodepool="p"}} {count}"#);
@@ -245,7 +245,7 @@ fn summaries_have_the_quantiles_of_the_last_minutes_and_eligible_nodes_their_rea
         pods.startup.observe(Millis::from_secs(10 * seconds), Timestamp::default());
         pods.bound.observe(Millis::from_secs(seconds));
     }
-    (one.counters, one.pod_durations) = (Arc::new(counters), Arc::new(pods));
+    one.measured = Measurements { lifecycle: Arc::new(counters), pod_durations: Arc::new(pods) };
     let all = series(families(&fleet(vec![one, view("bank", &["q"])]), Timestamp::default()));
     for line in [
         r#"karpenter_nodes_termination_duration_seconds{cluster="shop",nodepool="p",quantile="0"} 2.0"#,

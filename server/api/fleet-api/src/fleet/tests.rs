@@ -106,8 +106,7 @@ fn view(cluster: &str, nodes: &[(&str, i64)], pods: &[(&str, &str)]) -> ClusterV
         problems: Vec::new(),
         unmanaged_pools: Vec::new(),
         unusable_nodes: Vec::new(),
-        counters: Default::default(),
-        pod_durations: Default::default(),
+        measured: Default::default(),
         holds: Default::default(),
         eligible_nodes: [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized]
             .map(|reason| (reason, 0)),

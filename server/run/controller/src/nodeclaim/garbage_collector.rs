@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Listing;
+use super::{Listing, NodeClaims};
 use crate::Finding;
 use crate::guardrails::removal::ListingLoss;
 use model::{ClaimName, Millis, ProviderId, Timestamp};
@@ -13,6 +13,17 @@ pub(crate) struct ListingSuspicion {
     /// When they became suspicious.
     pub since: Timestamp,
     pub loss: ListingLoss,
+}
+
+/// Numbers of instances with anomalies, as far as listings and inspections show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InstanceAnomalies {
+    /// Instances with this cluster's tags and without NodeClaim, not terminated yet.
+    pub orphaned: usize,
+    /// Instances of the cluster whose tags name another cluster, or are missing.
+    pub foreign: usize,
+    /// Instances whose termination the cloud refused.
+    pub termination_refused: usize,
 }
 
 #[derive(Debug, Default)]
@@ -197,11 +208,15 @@ impl GarbageCollector {
 
     /// Fingerprint of the anomalies in the view.
     pub fn view_version(&self) -> (Option<ListingLoss>, (usize, usize)) {
-        (self.suspicion().map(|doubt| doubt.loss.clone()), self.counts())
+        (self.suspicion().map(|doubt| doubt.loss.clone()), (self.orphans.len(), self.foreign.len()))
     }
 
-    /// Number of orphaned instances, and of foreign instances.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.orphans.len(), self.foreign.len())
+    /// The anomalies now, with `claims` whose termination was refused.
+    pub fn anomalies(&self, claims: &NodeClaims) -> InstanceAnomalies {
+        InstanceAnomalies {
+            orphaned: self.orphans.len(),
+            foreign: self.foreign.len(),
+            termination_refused: claims.iter().filter(|machine| machine.is_termination_refused()).count(),
+        }
     }
 }

@@ -11,7 +11,6 @@ use super::{LaunchView, PlanAnswer, PlanNumber, PlanRequest, Planned};
 use crate::guardrails::BackedOffPods;
 use crate::provisioning::InterruptedOwners;
 use crate::search_allowance::UnusedSearch;
-use crate::view::PlanningView;
 use crate::{DecisionAnswer, DecisionInput, Settings, UnplacedPod};
 use cluster::ClusterState;
 use model::input::PlanningInput;
@@ -365,6 +364,15 @@ impl Provisioner {
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlanningView {
+    /// When it was requested.
+    pub since: Timestamp,
+    pub pods: usize,
+    /// Number of pods that remain for the next plans.
+    pub left: usize,
 }
 
 /// When unplaced pods are planned again after a plan requested at `since`. The pause grows with the

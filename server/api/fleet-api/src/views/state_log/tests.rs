@@ -32,8 +32,7 @@ fn view() -> ClusterView {
         problems: Vec::new(),
         unmanaged_pools: Vec::new(),
         unusable_nodes: Vec::new(),
-        counters: Default::default(),
-        pod_durations: Default::default(),
+        measured: Default::default(),
         holds: Default::default(),
         eligible_nodes: [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized]
             .map(|reason| (reason, 0)),

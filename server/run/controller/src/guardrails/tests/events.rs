@@ -31,7 +31,7 @@ fn on_m0(message: &str) -> Vec<String> {
 fn failures(world: &Fixture) -> [Vec<(&'static str, u64)>; 2] {
     let view = world.controller.view(&text("c")).unwrap();
     let all = |counts: &BTreeMap<&'static str, u64>| counts.iter().map(|(kind, count)| (*kind, *count)).collect();
-    [all(&view.counters.failed_validations), all(&view.counters.failed_replacements)]
+    [all(&view.measured.lifecycle.failed_validations), all(&view.measured.lifecycle.failed_replacements)]
 }
 
 fn consolidating(shown: ClusterSnapshot) -> Fixture {

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use super::fixture::{Fixture, freeze, snapshot};
+use crate::cost_view::CpuAndMemory;
 use crate::guardrails::{DisabledGuards, Mode};
 use crate::node_report::{NodePod, PresentNode, ReportedNode, Verdict};
-use crate::view::CpuAndMemory;
 use crate::{Event, RegionEvent, Settings};
 use cluster::testing::{bound_to, key, pod, pool, pool_with, text};
 use cluster::{

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::nodeclaim::InstanceAnomalies;
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
-use crate::view::InstanceAnomalies;
 use crate::{Effect, Event, EventReason, Inspection, Instruction, LaunchState, OpenLaunch, Settings};
 use cluster::testing::{claim, node, pool, text};
 use cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
@@ -197,7 +197,7 @@ fn a_refused_termination_keeps_the_claim_and_is_retried() {
     assert!(sent, "an Event is recorded: {effects:?}");
     let view = controller.view(&text("c")).unwrap();
     assert_eq!(view.anomalies, InstanceAnomalies { orphaned: 0, foreign: 1, termination_refused: 1 });
-    assert_eq!(view.counters.termination_failures.values().sum::<u64>(), 1);
+    assert_eq!(view.measured.lifecycle.termination_failures.values().sum::<u64>(), 1);
     assert!(ended(&controller.handle(Event::Tick, Timestamp::from_millis(342_999))).is_empty());
     assert_eq!(ended(&controller.handle(Event::Tick, Timestamp::from_millis(343_000))), ["aws:///z/i-m0"]);
 }

@@ -14,7 +14,7 @@ fn at(millis: i64) -> Timestamp {
 }
 
 fn counters(controller: &SynchronousController) -> Arc<LifecycleCounters> {
-    controller.view(&text("c")).map(|view| view.counters).unwrap_or_default()
+    controller.view(&text("c")).map(|view| view.measured.lifecycle).unwrap_or_default()
 }
 
 fn empty_cluster() -> SynchronousController {
