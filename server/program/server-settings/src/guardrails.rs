@@ -1,14 +1,68 @@
-//! The table `guardrails`: guardrail settings.
+//! The table `guardrails`: its keys, and the settings that they are read into.
 
 use std::collections::BTreeSet;
 
-use controller::guardrails::settings::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
-use controller::guardrails::{GuardrailSettings, Mode};
+use controller::guardrails::{
+    Bound, CircuitBreakerRule, GuardrailSettings, LaunchBackoffRule, Mode, QuarantineRule, RateLimitRule,
+};
 use model::{ClusterName, MicroUsd, Millis};
 
-use super::layers::Layers;
-use settings::ConfigError;
+use super::value_type::PREFIX;
+use settings::ValueType::{Choice, Duration, Number, Percent, Text};
+use settings::{ConfigError, Key, Layers, keys};
 use store::clock;
+
+/// The keys: type, default, example, help.
+pub(super) const KEYS: &[Key] = keys! {
+    PREFIX;
+    ["guardrails"]
+    "mode": Choice("act|shadow"), "act", "shadow",
+        "Execution mode. `act` executes decisions; `shadow` only records them (dry run).";
+    "shadow-clusters": Text, "", "staging,payments-eu",
+        "Comma-separated clusters that run in shadow mode regardless of guardrails.mode.";
+    "quarantine-percent": Percent, "50", "90",
+        "Quarantine threshold in percent. A cluster is quarantined when more than this share of its pods, Nodes, launched NodeClaims, NodePools or running instances disappears between two snapshots or by unannounced removals. The quarantine ends when a second snapshot and an independent source confirm the loss, or when an operator releases it. 0 disables quarantine.";
+    "quarantine-confirm": Duration, "60s", "5m",
+        "Delay before a confirming snapshot is requested from a quarantined cluster's agent.";
+    "quarantine-window": Duration, "60s", "2m",
+        "Sliding window in which unannounced removals are summed for guardrails.quarantine-percent. 0s accepts every removal.";
+    "quarantine-hold-percent": Percent, "90", "70",
+        "Hold threshold in percent. A loss above this share is not released by confirming snapshots and sources; the quarantine lasts until guardrails.quarantine-hold has passed or an operator releases it.";
+    "quarantine-hold": Duration, "0s", "6h",
+        "Duration of a quarantine above guardrails.quarantine-hold-percent. 0s: until an operator releases it.";
+    "launch-window": Duration, "10m", "5m",
+        "Sliding window of the launch rate limits.";
+    "launches-per-cluster": Number, "500", "50",
+        "Launch rate limit per cluster: maximum instances per guardrails.launch-window. 0: unlimited.";
+    "launches-per-fleet": Number, "2000", "200",
+        "Launch rate limit of the fleet: maximum instances per guardrails.launch-window, over all clusters and replicas. 0: unlimited.";
+    "launch-dollars-per-cluster": Number, "1000", "100",
+        "Launch cost limit per cluster: maximum total price of the instances launched per guardrails.launch-window, in US dollars per hour. 0: unlimited.";
+    "launch-dollars-per-fleet": Number, "5000", "500",
+        "Launch cost limit of the fleet: maximum total price of the instances launched per guardrails.launch-window over all clusters, in US dollars per hour. 0: unlimited.";
+    "removal-window": Duration, "10m", "30m",
+        "Sliding window of the removal rate limits. Instances that the cloud reclaims or operators delete are not counted.";
+    "removals-per-cluster": Number, "200", "20",
+        "Removal rate limit per cluster: maximum instances per guardrails.removal-window. 0: unlimited.";
+    "removals-per-fleet": Number, "1000", "100",
+        "Removal rate limit of the fleet: maximum instances per guardrails.removal-window, over all clusters and replicas. 0: unlimited.";
+    "removal-percent-per-cluster": Percent, "50", "20",
+        "Removal rate limit per cluster in percent of its instances per guardrails.removal-window; 10 removals are always allowed. 0: unlimited.";
+    "removal-percent-per-fleet": Percent, "25", "10",
+        "Removal rate limit of the fleet in percent of all instances per guardrails.removal-window; 50 removals are always allowed. 0: unlimited.";
+    "launches-per-pod": Number, "3", "5",
+        "Launch backoff: number of launches for a pod that never becomes bound before further launches for it are delayed. 0 disables the backoff.";
+    "pod-wait": Duration, "2m", "5m",
+        "Initial delay of the launch backoff. It doubles with every further launch for the pod, up to one hour.";
+    "circuit-breaker-percent": Percent, "50", "30",
+        "Circuit breaker: voluntary removals stop fleet-wide while at least this percentage of launches fails, counted over all replicas. 0 disables it.";
+    "circuit-breaker-release-percent": Percent, "20", "10",
+        "Circuit breaker: voluntary removals resume when at most this percentage of launches fails.";
+    "circuit-breaker-window": Duration, "10m", "5m",
+        "Sliding window of launches that the circuit breaker evaluates.";
+    "replacement-wait": Duration, "15s", "30s",
+        "Maximum delay of the drain of an instance that must be replaced, until replacement capacity for its pods is planned. 0s drains immediately.";
+};
 
 /// Parses the guardrail settings; those without a key keep their default.
 ///
@@ -93,6 +147,7 @@ fn dollars(layers: &Layers, path: &'static str) -> Result<MicroUsd, ConfigError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Layers;
 
     #[test]
     fn the_defaults_of_the_keys_equal_those_of_the_controller() {

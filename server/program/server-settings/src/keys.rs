@@ -1,4 +1,4 @@
-//! Definition of every key: path, type, default, example, help text. Nothing about a key is defined
+//! Definition of the keys: path, type, default, example, help text. Nothing about a key is defined
 //! anywhere else.
 
 use settings::ValueType::{
@@ -6,11 +6,9 @@ use settings::ValueType::{
 };
 use settings::{Key, Schema, keys};
 
-use super::value_type::{DATABASE_URL, FEATURE_GATES, NODE_LIMIT};
+use super::guardrails;
+use super::value_type::{DATABASE_URL, FEATURE_GATES, NODE_LIMIT, PREFIX};
 use telemetry::{ACCEPTED_FILTERS, COLLECTOR_VARIABLE};
-
-/// Prefix of the server's environment variables.
-const PREFIX: &str = "FLEETWRIGHT_";
 
 /// `FLEETWRIGHT_CONFIG` names the configuration file; not a key.
 pub const FILE_VARIABLE: &str = "FLEETWRIGHT_CONFIG";
@@ -40,8 +38,12 @@ pub(crate) const SCHEMA: Schema = Schema {
     all_keys: "`fleetwright explain config`",
 };
 
-/// All keys, by table: type, default (empty: unset), example, help.
-pub const KEYS: &[Key] = keys! {
+/// All keys, by table: type, default (empty: unset), example, help. Those of guardrails are beside their reader.
+pub const KEYS: &[Key] =
+    &settings::join::<{ FIRST.len() + guardrails::KEYS.len() + LAST.len() }>(&[FIRST, guardrails::KEYS, LAST]);
+
+/// The keys before those of guardrails.
+const FIRST: &[Key] = keys! {
     PREFIX;
     ["listen"]
     "grpc": Address, "127.0.0.1:7450", "0.0.0.0:7450",
@@ -158,55 +160,11 @@ pub const KEYS: &[Key] = keys! {
         "Name of the SQS queue of the account and region that receives EC2's interruption notices, as `fleetwright ec2 setup` creates it. Every replica receives from it, and the replica that owns the instance's cluster removes the Node before the instance ends. Empty: no notices are received; the end of an instance is found by listings.";
     "rebalance-recommendations": Choice("ignore|replace"), "ignore", "replace",
         "What follows when the cloud recommends to leave a spot instance that is at elevated risk of an interruption. `ignore` only records an Event; `replace` launches other capacity first, not of the same offering while it counts as refused, and then removes the Node. Freezes and guardrails.removals-per-cluster hold these removals, and disruption budgets do not.";
+};
 
-    ["guardrails"]
-    "mode": Choice("act|shadow"), "act", "shadow",
-        "Execution mode. `act` executes decisions; `shadow` only records them (dry run).";
-    "shadow-clusters": Text, "", "staging,payments-eu",
-        "Comma-separated clusters that run in shadow mode regardless of guardrails.mode.";
-    "quarantine-percent": Percent, "50", "90",
-        "Quarantine threshold in percent. A cluster is quarantined when more than this share of its pods, Nodes, launched NodeClaims, NodePools or running instances disappears between two snapshots or by unannounced removals. The quarantine ends when a second snapshot and an independent source confirm the loss, or when an operator releases it. 0 disables quarantine.";
-    "quarantine-confirm": Duration, "60s", "5m",
-        "Delay before a confirming snapshot is requested from a quarantined cluster's agent.";
-    "quarantine-window": Duration, "60s", "2m",
-        "Sliding window in which unannounced removals are summed for guardrails.quarantine-percent. 0s accepts every removal.";
-    "quarantine-hold-percent": Percent, "90", "70",
-        "Hold threshold in percent. A loss above this share is not released by confirming snapshots and sources; the quarantine lasts until guardrails.quarantine-hold has passed or an operator releases it.";
-    "quarantine-hold": Duration, "0s", "6h",
-        "Duration of a quarantine above guardrails.quarantine-hold-percent. 0s: until an operator releases it.";
-    "launch-window": Duration, "10m", "5m",
-        "Sliding window of the launch rate limits.";
-    "launches-per-cluster": Number, "500", "50",
-        "Launch rate limit per cluster: maximum instances per guardrails.launch-window. 0: unlimited.";
-    "launches-per-fleet": Number, "2000", "200",
-        "Launch rate limit of the fleet: maximum instances per guardrails.launch-window, over all clusters and replicas. 0: unlimited.";
-    "launch-dollars-per-cluster": Number, "1000", "100",
-        "Launch cost limit per cluster: maximum total price of the instances launched per guardrails.launch-window, in US dollars per hour. 0: unlimited.";
-    "launch-dollars-per-fleet": Number, "5000", "500",
-        "Launch cost limit of the fleet: maximum total price of the instances launched per guardrails.launch-window over all clusters, in US dollars per hour. 0: unlimited.";
-    "removal-window": Duration, "10m", "30m",
-        "Sliding window of the removal rate limits. Instances that the cloud reclaims or operators delete are not counted.";
-    "removals-per-cluster": Number, "200", "20",
-        "Removal rate limit per cluster: maximum instances per guardrails.removal-window. 0: unlimited.";
-    "removals-per-fleet": Number, "1000", "100",
-        "Removal rate limit of the fleet: maximum instances per guardrails.removal-window, over all clusters and replicas. 0: unlimited.";
-    "removal-percent-per-cluster": Percent, "50", "20",
-        "Removal rate limit per cluster in percent of its instances per guardrails.removal-window; 10 removals are always allowed. 0: unlimited.";
-    "removal-percent-per-fleet": Percent, "25", "10",
-        "Removal rate limit of the fleet in percent of all instances per guardrails.removal-window; 50 removals are always allowed. 0: unlimited.";
-    "launches-per-pod": Number, "3", "5",
-        "Launch backoff: number of launches for a pod that never becomes bound before further launches for it are delayed. 0 disables the backoff.";
-    "pod-wait": Duration, "2m", "5m",
-        "Initial delay of the launch backoff. It doubles with every further launch for the pod, up to one hour.";
-    "circuit-breaker-percent": Percent, "50", "30",
-        "Circuit breaker: voluntary removals stop fleet-wide while at least this percentage of launches fails, counted over all replicas. 0 disables it.";
-    "circuit-breaker-release-percent": Percent, "20", "10",
-        "Circuit breaker: voluntary removals resume when at most this percentage of launches fails.";
-    "circuit-breaker-window": Duration, "10m", "5m",
-        "Sliding window of launches that the circuit breaker evaluates.";
-    "replacement-wait": Duration, "15s", "30s",
-        "Maximum delay of the drain of an instance that must be replaced, until replacement capacity for its pods is planned. 0s drains immediately.";
-
+/// The keys after those of guardrails.
+const LAST: &[Key] = keys! {
+    PREFIX;
     ["lease"]
     "owner": Text, "", "fleetwright-0",
         "Lease holder identity of this replica; must be unique among running processes. A restarted server with the same identity reacquires its leases immediately instead of waiting for lease.duration. Unset: the host name plus a hash of listen.grpc, the network namespace and the boot id (random if the port is 0), so that replicas can share one configuration file.";

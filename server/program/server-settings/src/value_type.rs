@@ -1,10 +1,13 @@
-//! Types of values that only the server has.
+//! Types of values that only the server has, and the prefix of its variables.
 
 use std::collections::BTreeMap;
 
 use controller::FeatureGates;
 use model::{BudgetLimit, MicroUsd};
 use settings::{OtherType, ValueType};
+
+/// Prefix of the server's environment variables.
+pub(super) const PREFIX: &str = "FLEETWRIGHT_";
 
 /// URL of a PostgreSQL database.
 pub(super) const DATABASE_URL: ValueType = ValueType::Other(&OtherType {

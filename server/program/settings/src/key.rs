@@ -42,6 +42,22 @@ macro_rules! keys {
     (@ secret) => { true };
 }
 
+/// The keys of several tables, one after another; `N` is their number.
+#[must_use]
+pub const fn join<const N: usize>(tables: &[&[Key]]) -> [Key; N] {
+    let mut all = [tables[0][0]; N];
+    let (mut table, mut next) = (0, 0);
+    while table < tables.len() {
+        let mut key = 0;
+        while key < tables[table].len() {
+            all[next] = tables[table][key];
+            (key, next) = (key + 1, next + 1);
+        }
+        table += 1;
+    }
+    all
+}
+
 impl Key {
     /// Environment variable of this key.
     #[must_use]

@@ -11,7 +11,7 @@ pub mod suggest;
 mod value_type;
 
 pub use error::{ConfigError, ConfigErrors, Origin};
-pub use key::{Key, Schema};
+pub use key::{Key, Schema, join};
 pub use layers::{Layers, print};
 pub use log_filter::is_log_filter;
 pub use value_type::{OtherType, ValueType, parse_duration, parse_micro_dollars};

@@ -10,7 +10,7 @@ use super::search_allowance::SearchAllowance;
 use super::unavailable_offerings::UnavailableOfferings;
 use super::{ClusterCall, Effect, Finding, Settings};
 use crate::disruption_allowance::DisruptionAllowance;
-use model::{ClusterName, Text, Timestamp};
+use model::{ClusterName, PoolName, Text, Timestamp};
 
 /// What a step of a cluster reads and changes outside of it, and its output.
 pub(super) struct Context<'c> {
@@ -59,6 +59,11 @@ impl<'c> Context<'c> {
     /// Has the store or the cloud called.
     pub fn call(&mut self, call: ClusterCall) {
         self.effects.push(Effect::Call(call));
+    }
+
+    /// Why nothing is launched from a NodePool.
+    pub fn launch_block(&self, pool: &PoolName) -> Option<Text> {
+        self.guardrails.launch_block(&self.cluster, Some(pool)).map(|held| held.reason)
     }
 
     pub fn report_finding(&mut self, finding: Finding) {

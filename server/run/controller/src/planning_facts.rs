@@ -11,7 +11,6 @@ use std::sync::Arc;
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::guardrails::Mode;
-use crate::guardrails::enforcement::freeze_of_launches;
 use crate::step_view::StepView;
 use crate::unavailable_offerings::Probing;
 use cluster::ClusterState;
@@ -43,8 +42,8 @@ pub struct FactsKey {
 struct PoolFacts {
     /// Its catalogue without unavailable offerings. It is held, so that no other one has its address.
     catalogue: SharedCatalogue,
-    /// The freeze of this NodePool that stops its launches.
-    freeze: Option<Text>,
+    /// Why nothing is launched from this NodePool.
+    closed: Option<Text>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +56,7 @@ pub enum NoFacts {
 
 impl PartialEq for PoolFacts {
     fn eq(&self, other: &Self) -> bool {
-        SharedCatalogue::ptr_eq(&self.catalogue, &other.catalogue) && self.freeze == other.freeze
+        SharedCatalogue::ptr_eq(&self.catalogue, &other.catalogue) && self.closed == other.closed
     }
 }
 
@@ -92,7 +91,7 @@ impl PlanningFacts {
     }
 
     /// The planning input for the pods that wait, as a plan of the cluster would have it now, without a search.
-    /// NodePools that are frozen may not launch.
+    /// NodePools whose launches are held may not launch.
     #[must_use]
     pub fn build(&self) -> PlanningInput {
         let policy = Policy { search_steps: 0, ..self.policy.clone() };
@@ -100,8 +99,8 @@ impl PlanningFacts {
         for pool in &mut input.pools {
             let Some(known) = self.key.pools.get(&pool.name) else { continue };
             pool.catalogue = SharedCatalogue::clone(&known.catalogue);
-            if let Some(freeze) = &known.freeze {
-                pool.not_ready = Some(NotReady::NodePool(freeze.clone()));
+            if let Some(held) = &known.closed {
+                pool.not_ready = Some(NotReady::NodePool(held.clone()));
             }
         }
         input
@@ -133,7 +132,7 @@ pub(crate) fn facts_key(ctx: &Context<'_>, view: &StepView<'_>) -> FactsKey {
     let of_pool = |pool: &model::NodePool| PoolFacts {
         catalogue: ctx.offerings.mask_catalogue(view.state.launch_catalogue(pool), Probing::Excluded, ctx.now),
         // A block of the whole cluster says it once for all of them.
-        freeze: if launch_block.is_some() { None } else { freeze_of_launches(&pool.name, ctx) },
+        closed: if launch_block.is_some() { None } else { ctx.launch_block(&pool.name) },
     };
     let pools = view.state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
     FactsKey { version: Some(view.state.version()), launch_block, pools }
@@ -141,26 +140,19 @@ pub(crate) fn facts_key(ctx: &Context<'_>, view: &StepView<'_>) -> FactsKey {
 
 /// What blocks all launches of the cluster.
 pub(crate) fn why_nothing_is_launched(ctx: &Context<'_>, view: &StepView<'_>) -> Option<Text> {
-    let guardrails = &ctx.guardrails;
-    let freeze = || {
-        let mut whole = guardrails.freezes().for_cluster(view.cluster);
-        whole.find(|freeze| !freeze.only_disruption && freeze.pool.is_none()).map(ToString::to_string)
+    if let Some(held) = ctx.guardrails.launch_block(view.cluster, None) {
+        return Some(held.reason);
+    }
+    let why = if view.guardrails.is_quarantined() {
+        "the cluster is in quarantine: see `fleetwright fleet clusters`"
+    } else if ctx.settings.guardrails.mode_of(view.cluster) == Mode::Shadow {
+        "the cluster is in shadow mode, in which decisions are recorded and not carried out"
+    } else if ctx.guardrails.circuit_breaker.is_engaged(view.cluster) {
+        "the circuit breaker holds launches, because launches of the cluster fail"
+    } else {
+        return None;
     };
-    let quarantine = || {
-        view.guardrails
-            .is_quarantined()
-            .then(|| "the cluster is in quarantine: see `fleetwright fleet clusters`".to_owned())
-    };
-    let mode = || {
-        (ctx.settings.guardrails.mode_of(view.cluster) == Mode::Shadow)
-            .then(|| "the cluster is in shadow mode, in which decisions are recorded and not carried out".to_owned())
-    };
-    let breaker = || {
-        guardrails
-            .is_breaker_engaged(view.cluster)
-            .then(|| "the circuit breaker holds launches, because launches of the cluster fail".to_owned())
-    };
-    freeze().or_else(quarantine).or_else(mode).or_else(breaker).map(Text::from)
+    Some(Text::from(why))
 }
 
 #[cfg(test)]

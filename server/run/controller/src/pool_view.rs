@@ -36,15 +36,14 @@ pub struct PoolView {
     pub limited_pods: usize,
 }
 
-/// View of the NodePools; a frozen one is closed.
+/// View of the NodePools; one whose launches are held is closed.
 pub(crate) fn pools_view(guardrails: &Guardrails, view: &StepView<'_>) -> Vec<PoolView> {
     let mut totals = pool_totals(view);
     let limited = limited_pods(view);
     let pool = |record: &PoolRecord| {
         let name = &record.pool.name;
-        let frozen = guardrails.freezes().for_pool(view.cluster, name);
-        let frozen = frozen.map(|freeze| Text::from(freeze.to_string()));
-        let closed = frozen.or_else(|| {
+        let held = guardrails.launch_block(view.cluster, Some(name)).map(|held| held.reason);
+        let closed = held.or_else(|| {
             record.pool.not_ready.as_ref().map(|why| match why {
                 NotReady::NodeClass(why) | NotReady::NodePool(why) => why.clone(),
             })

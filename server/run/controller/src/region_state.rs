@@ -194,7 +194,7 @@ impl RegionState {
     pub fn apply(&self, event: RegionEvent, now: Timestamp) {
         match event {
             RegionEvent::FreezesChanged(freezes) => {
-                let changed = self.lock_guardrails(now).replace_freezes(freezes, now);
+                let changed = self.lock_guardrails(now).freezes.replace(freezes, now);
                 if changed {
                     self.fleet.record_change_of_limits();
                 }

@@ -1,7 +1,7 @@
 //! What a part of a controller reads in a step of its cluster.
 
 use super::disruption::{DecisionQueue, Disruption};
-use super::guardrails::{ClusterGuardrails, Freeze, Guardrails, GuardrailsView};
+use super::guardrails::{Block, ClusterGuardrails, Guardrails, GuardrailsView};
 use super::history::History;
 use super::holds::Holds;
 use super::node_class::NodeClassResolver;
@@ -53,15 +53,21 @@ impl<'v> StepView<'v> {
         !self.guardrails.is_quarantined() && !self.settings().is_shadow(self.cluster)
     }
 
-    /// The freeze that stops a removal of `claim` for `reason`.
-    pub fn freeze_of_removal<'g>(
+    /// What holds a removal of `claim` for `reason`; the first in order of precedence.
+    pub fn removal_block(&self, claim: &ClaimName, reason: RemovalReason, guardrails: &Guardrails) -> Option<Block> {
+        let of_pool = || self.pool_removal_block(claim, reason, guardrails);
+        guardrails.removal_block(&self.settings().guardrails, self.cluster).or_else(of_pool)
+    }
+
+    /// What holds a removal of `claim` for `reason` as one from its NodePool.
+    pub fn pool_removal_block(
         &self,
         claim: &ClaimName,
         reason: RemovalReason,
-        guardrails: &'g Guardrails,
-    ) -> Option<&'g Freeze> {
+        guardrails: &Guardrails,
+    ) -> Option<Block> {
         let pool = self.claims.pool_of(claim, self.state)?;
-        guardrails.freezes().for_removal(self.cluster, pool, reason)
+        guardrails.pool_removal_block(self.cluster, pool, reason)
     }
 
     /// What the guardrails hold back, and why.

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use controller::StageKind;
-use controller::guardrails::view::WaitingRemoval;
-use controller::guardrails::{GuardrailsView, Mode};
+use controller::guardrails::{GuardrailsView, Mode, WaitingRemoval};
 use controller::view::{ClusterView, MachineView, NodeView, PendingPodView, PodOutlook, PoolView};
 use cost::{CostCause, CostParts};
 use fleetwright_proto::v1;

@@ -28,7 +28,7 @@ use crate::disruption::replacements::end_replacement;
 use crate::disruption::taken_room::{consolidations, still_saves};
 use crate::disruption_allowance::DisruptionDemand;
 use crate::guardrails::enforcement::limit_launches;
-use crate::guardrails::enforcement::{freeze_of_launches, remaining, replacement_room, reserve_removals};
+use crate::guardrails::enforcement::{remaining, replacement_room, reserve_removals};
 use crate::guardrails::rate_limits::RateLimitRoom;
 use crate::guardrails::replacement::pending_plan_due;
 use crate::guardrails::shadow::{ShadowInput, shadow_removals};
@@ -86,7 +86,8 @@ impl Disruption {
             return;
         }
         let found = nodes_to_consolidate(ctx, view.state);
-        let may_launch = !ctx.guardrails.is_breaker_engaged(view.cluster) && !has_unused_machine_under_way(view.state);
+        let is_held = ctx.guardrails.removal_block(&ctx.settings.guardrails, view.cluster).is_some();
+        let may_launch = !is_held && !has_unused_machine_under_way(view.state);
         // A further removal would take the room that it may find.
         let may_move = view.state.moved_pod_without_room().is_none();
         ctx.release_guardrails();
@@ -379,9 +380,9 @@ pub(crate) fn disruption_facts(
 ) -> DisruptionFacts {
     let of_pool = |pool: &NodePool| PlannedPool {
         catalogue: ctx.offerings.mask_catalogue(state.launch_catalogue(pool), Probing::Excluded, ctx.now),
-        freeze: freeze_of_launches(&pool.name, ctx),
+        closed: ctx.launch_block(&pool.name),
         keeps_nodes: disruption.backoff.until(&pool.name, ctx.now).is_some()
-            || ctx.guardrails.freezes().for_disruption(&ctx.cluster, &pool.name).is_some(),
+            || ctx.guardrails.pool_removal_block(&ctx.cluster, &pool.name, CONSOLIDATION.removal).is_some(),
     };
     let pools = state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
     // Other clusters need not wait while the input is built.

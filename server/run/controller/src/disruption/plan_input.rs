@@ -12,7 +12,7 @@ use model::running::RunningCluster;
 use model::{NodeStage, NotReady, PoolName, Text};
 
 /// What a plan of disruption is made from. Nodes whose removal is decided leave; nodes that are not
-/// initialized take no pod; nodes of NodePools that are frozen or wait after a failure stay.
+/// initialized take no pod; nodes of NodePools that guardrails hold or that wait after a failure stay.
 pub(super) fn build(facts: &DisruptionFacts) -> (PlanningInput, RunningCluster) {
     let mut policy = facts.policy.clone();
     policy.search_steps = 0;
@@ -20,8 +20,8 @@ pub(super) fn build(facts: &DisruptionFacts) -> (PlanningInput, RunningCluster) 
     for pool in &mut input.pools {
         let Some(known) = facts.pools.get(&pool.name) else { continue };
         pool.catalogue = SharedCatalogue::clone(&known.catalogue);
-        if let Some(freeze) = &known.freeze {
-            pool.not_ready = Some(NotReady::NodePool(freeze.clone()));
+        if let Some(held) = &known.closed {
+            pool.not_ready = Some(NotReady::NodePool(held.clone()));
         }
     }
     let mut running = running_cluster(&facts.state, &mut input, facts.move_interval);

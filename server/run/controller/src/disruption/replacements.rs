@@ -64,7 +64,7 @@ impl ClusterController {
             }
         }
         let goes_on = |claim: &ClaimName| self.state.replacement_of(claim).is_some();
-        ctx.guardrails.retain_reserved_removals(&self.cluster, goes_on);
+        ctx.guardrails.removals.retain_reservations(&self.cluster, goes_on);
         for proposal in proposals {
             self.begin_replacements(proposal, ctx);
         }

@@ -1,18 +1,20 @@
-//! A block on launches or removals, and its reason.
+//! What holds launches or removals, and why.
 
-use std::fmt;
+use std::fmt::Display;
 
-use super::Freeze;
-use super::circuit_breaker::EngagedBreaker;
-use super::launch_backoff::{LaunchDelay, UnboundLaunches};
-use super::rate_limits::{ExceededLimit, LimitBlock};
-use model::{MicroUsd, Timestamp};
+use model::disruption_plan::BlockCode;
+use model::{MicroUsd, Text, Timestamp};
 
-/// A block on launches or removals.
+/// A block on launches or removals. Each guardrail makes its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// The cause; equal as long as the cause is.
-    pub reason: BlockReason,
+    pub code: BlockCode,
+    /// Kind and name of what blocks as long as it exists; `None` of a limit, which the last check met.
+    pub object: Option<Text>,
+    /// The cause as a sentence for operators; the same as long as the cause is.
+    pub reason: Text,
+    /// The setting that allows more; empty where there is none.
+    pub setting: &'static str,
     /// When capacity under the limit returns if no event comes first; `None` when only an event can
     /// end the block.
     pub until: Option<Timestamp>,
@@ -21,48 +23,10 @@ pub struct Block {
 }
 
 impl Block {
-    /// The setting that allows more; empty where there is none.
+    /// A block by a cause that no setting changes and time does not end.
     #[must_use]
-    pub fn setting(&self) -> &'static str {
-        match &self.reason {
-            BlockReason::RateLimit(limit) => limit.setting(),
-            BlockReason::LaunchBackoff(_) => "guardrails.launches-per-pod",
-            BlockReason::CircuitBreaker(_) => "guardrails.circuit-breaker-percent",
-            BlockReason::Frozen(_) => "",
-        }
-    }
-}
-
-/// Why launches or removals are held; its [`Display`](fmt::Display) is a sentence for operators.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BlockReason {
-    RateLimit(ExceededLimit),
-    /// The pod is in launch backoff.
-    LaunchBackoff(UnboundLaunches),
-    /// Launches fail.
-    CircuitBreaker(EngagedBreaker),
-    Frozen(Freeze),
-}
-
-impl From<LimitBlock> for Block {
-    fn from(held: LimitBlock) -> Self {
-        Self { reason: BlockReason::RateLimit(held.limit), until: Some(held.until), price: MicroUsd(0) }
-    }
-}
-
-impl From<LaunchDelay> for Block {
-    fn from(delay: LaunchDelay) -> Self {
-        Self { reason: BlockReason::LaunchBackoff(delay.launches), until: Some(delay.until), price: MicroUsd(0) }
-    }
-}
-
-impl fmt::Display for BlockReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RateLimit(limit) => limit.fmt(f),
-            Self::LaunchBackoff(launches) => launches.fmt(f),
-            Self::CircuitBreaker(breaker) => breaker.fmt(f),
-            Self::Frozen(freeze) => freeze.fmt(f),
-        }
+    pub fn new(code: BlockCode, object: Option<Text>, cause: &dyn Display) -> Self {
+        let reason = Text::from(cause.to_string());
+        Self { code, object, reason, setting: "", until: None, price: MicroUsd(0) }
     }
 }

@@ -9,8 +9,28 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-use super::settings::CircuitBreakerRule;
-use model::{ClusterName, Timestamp};
+use super::block::Block;
+use model::disruption_plan::BlockCode;
+use model::{ClusterName, Millis, Timestamp};
+
+/// Thresholds of the circuit breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CircuitBreakerRule {
+    /// Window in which outcomes count.
+    pub window: Millis,
+    /// Minimum number of outcomes for a decision.
+    pub least: usize,
+    /// Percentage of failures at which the breaker engages; 0 disables it.
+    pub engage_percent: usize,
+    /// Percentage of failures at which the breaker releases.
+    pub release_percent: usize,
+}
+
+impl Default for CircuitBreakerRule {
+    fn default() -> Self {
+        Self { window: Millis::from_mins(10), least: 5, engage_percent: 50, release_percent: 20 }
+    }
+}
 
 /// Number of clusters with failing launches from which on the breaker may engage for the fleet.
 const MIN_FAILING_CLUSTERS: usize = 2;
@@ -177,6 +197,20 @@ impl CircuitBreaker {
             release_percent: rule.release_percent,
             window_minutes: rule.window.as_mins(),
         })
+    }
+
+    /// What holds all removals in `cluster`, until launches succeed again.
+    #[must_use]
+    pub fn removal_block(&self, rule: &CircuitBreakerRule, cluster: &ClusterName) -> Option<Block> {
+        let engaged = self.engaged(rule, cluster)?;
+        let block = Block::new(BlockCode::Guardrail, Some("CircuitBreaker/fleet".into()), &engaged);
+        Some(Block { setting: "guardrails.circuit-breaker-percent", ..block })
+    }
+
+    /// Whether removals are stopped in `cluster`.
+    #[must_use]
+    pub fn is_engaged(&self, cluster: &ClusterName) -> bool {
+        self.engaged_since(cluster).is_some()
     }
 
     /// Since when removals are stopped in `cluster`.

@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::block::Block;
-use super::launch_backoff::{LaunchBackoff, LaunchDelay, UnboundLaunch};
+use super::launch_backoff::{LaunchBackoff, LaunchBackoffRule, LaunchDelay, UnboundLaunch};
 use super::object_counts::ObjectCounts;
 use super::persisted_counts::PersistedCounts;
-use super::quarantine::Quarantine;
+use super::quarantine::{Quarantine, QuarantineRule};
 use super::recent_launch::RecentLaunch;
 use super::removal::{BlockCause, HeldRemoval, HeldRemovals, RemovalRefusal};
-use super::settings::{LaunchBackoffRule, QuarantineRule};
 use super::shadow_content::ShadowContent;
-
 use super::unannounced_deletions::UnannouncedDeletions;
 use crate::DecisionReason;
 use cluster::{Object, Observation};

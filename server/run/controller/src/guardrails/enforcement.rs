@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::launch_backoff::{BackedOffPods, UnboundLaunch};
 use super::rate_limits::{LimitBlock, Population};
-use super::{Block, BlockReason, Guard, ReplacementRoom};
+use super::{Block, Guard, ReplacementRoom};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::disruption::DecisionQueue;
@@ -20,14 +20,13 @@ use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
 use model::pool::NotReady;
 use model::removal::RemovalReason;
-use model::{ClaimName, MicroUsd, Pod, PodKey, PoolName, Text, Timestamp};
+use model::{ClaimName, MicroUsd, Pod, PodKey, Text, Timestamp};
 
 impl StepView<'_> {
     /// Whether a removal that was decided for `reason` may still begin.
     pub(crate) fn may_remove(&self, claim: &ClaimName, reason: RemovalReason, ctx: &Context<'_>) -> bool {
         !self.guardrails.is_quarantined()
-            && !ctx.guardrails.is_breaker_engaged(self.cluster)
-            && self.freeze_of_removal(claim, reason, &ctx.guardrails).is_none()
+            && self.removal_block(claim, reason, &ctx.guardrails).is_none()
             && self.pods_uncertain_until(claim).is_none()
     }
 }
@@ -49,24 +48,22 @@ impl ClusterController {
         }
         // What is held costs the price of all but that of what is admitted.
         let all = self.claims.price_of_removals(&removals);
-        if let Some(breaker) = ctx.guardrails.engaged_breaker(&ctx.settings.guardrails, &self.cluster) {
-            let held = Block { reason: BlockReason::CircuitBreaker(breaker), until: None, price: all };
-            self.guardrails.replace_removal_block(Some(held));
-            return Vec::new();
-        }
         let view = self.step_view(ctx.now);
-        let freeze_of = |removal: &Removal| view.freeze_of_removal(&removal.claim, reason, &ctx.guardrails);
-        let frozen = removals.iter().find_map(freeze_of).cloned();
-        removals.retain(|removal| freeze_of(removal).is_none());
+        let mut standing = None;
+        removals.retain(|removal| {
+            let block = view.removal_block(&removal.claim, reason, &ctx.guardrails);
+            let passes = block.is_none();
+            standing = standing.take().or(block);
+            passes
+        });
         // Removals that were reserved when their replacement began are admitted already.
-        let is_reserved = |removal: &Removal| ctx.guardrails.is_removal_reserved(&self.cluster, &removal.claim);
+        let is_reserved = |removal: &Removal| ctx.guardrails.removals.is_reserved(&self.cluster, &removal.claim);
         let (reserved, mut rest): (Vec<Removal>, Vec<Removal>) = removals.into_iter().partition(is_reserved);
         let (admitted, held) = admit_removals(&rest, ctx, &self.claims, &self.decisions);
         rest.truncate(admitted);
         let removals: Vec<Removal> = reserved.into_iter().chain(rest).collect();
         let price = MicroUsd(all.0.saturating_sub(self.claims.price_of_removals(&removals).0));
-        let frozen = frozen.map(|freeze| Block { until: freeze.until, reason: BlockReason::Frozen(freeze), price });
-        let held = held.map(|held| Block { price, ..Block::from(held) }).or(frozen);
+        let held = held.map(Block::from).or(standing).map(|held| Block { price, ..held });
         if let Some(until) = held.as_ref().and_then(|held| held.until) {
             self.disruption.schedule_at(until);
         }
@@ -167,7 +164,7 @@ pub(crate) fn count_removals(removals: &[Removal], ctx: &mut Context<'_>, claims
 
 /// A decided removal is not carried out. While the machine is replaced, it is decided again.
 pub(crate) fn cancel_removal(claim: &ClaimName, ctx: &mut Context<'_>, claims: &NodeClaims, state: &ClusterState) {
-    ctx.guardrails.cancel_removal(&ctx.cluster, claim);
+    ctx.guardrails.removals.remove(&ctx.cluster, claim);
     if state.replacement_of(claim).is_some() {
         reserve_removal(claim, ctx, claims);
     }
@@ -176,7 +173,7 @@ pub(crate) fn cancel_removal(claim: &ClaimName, ctx: &mut Context<'_>, claims: &
 /// Reserves the removal of a machine whose replacement goes on.
 pub(crate) fn reserve_removal(claim: &ClaimName, ctx: &mut Context<'_>, claims: &NodeClaims) {
     if ctx.disabled_guards.is_enabled(Guard::ReservedRemoval) {
-        ctx.guardrails.reserve_removal(&ctx.cluster, claim, claims.price_of(claim), ctx.now);
+        ctx.guardrails.removals.reserve(&ctx.cluster, claim, claims.price_of(claim), ctx.now);
     }
 }
 
@@ -221,7 +218,7 @@ pub(crate) fn removal_headroom(
 
 /// Counts a removal against the rate limit.
 pub(crate) fn count_removal(claim: &ClaimName, ctx: &mut Context<'_>, claims: &NodeClaims) {
-    ctx.guardrails.record_removal(&ctx.cluster, claim, claims.price_of(claim), ctx.now);
+    ctx.guardrails.removals.record(&ctx.cluster, claim, claims.price_of(claim), ctx.now);
 }
 
 /// Counts the machine of `claim`, launched at `at`, for the pod, if that still needs one. Nobody tries to bind a pod that
@@ -315,27 +312,22 @@ pub(crate) fn count_discovered_launches(ctx: &mut Context<'_>, claims: &NodeClai
     let window = ctx.settings.guardrails.launches.window;
     for machine in claims.iter().filter(|m| m.decision().is_none() && m.since() == ctx.now) {
         let created = state.claim(machine.name()).and_then(|claim| claim.created);
-        let known = ctx.guardrails.contains_launch(&ctx.cluster, machine.name());
+        let known = ctx.guardrails.launches.contains(&ctx.cluster, machine.name());
         let recent = |at: &Timestamp| !known && ctx.now.duration_since(*at) < window;
         if let Some(at) = created.filter(recent) {
             let price = machine.instance().as_ref().map_or(MicroUsd(0), |instance| instance.price);
-            ctx.guardrails.restore_launch(&ctx.cluster, machine.name(), price, at);
+            ctx.guardrails.launches.restore(&ctx.cluster, machine.name(), price, at);
         }
     }
 }
 
-/// Excludes frozen pools from planning. Existing and launching capacity stays usable.
-pub(crate) fn exclude_frozen_pools(input: &mut PlanningInput, ctx: &Context<'_>) {
+/// Excludes NodePools from planning whose launches are held. Existing and launching capacity stays usable.
+pub(crate) fn exclude_held_pools(input: &mut PlanningInput, ctx: &Context<'_>) {
     for pool in &mut input.pools {
-        if let Some(freeze) = freeze_of_launches(&pool.name, ctx) {
-            pool.not_ready = Some(NotReady::NodePool(freeze));
+        if let Some(held) = ctx.launch_block(&pool.name) {
+            pool.not_ready = Some(NotReady::NodePool(held));
         }
     }
-}
-
-/// The freeze that stops launches of a NodePool.
-pub(crate) fn freeze_of_launches(pool: &PoolName, ctx: &Context<'_>) -> Option<Text> {
-    ctx.guardrails.freezes().for_pool(&ctx.cluster, pool).map(|freeze| Text::from(freeze.to_string()))
 }
 
 pub(crate) fn count_launches<'n>(
@@ -346,7 +338,7 @@ pub(crate) fn count_launches<'n>(
 ) {
     for (machine, node) in machines.iter().zip(nodes) {
         let price = node.charged_price(&input.pools[node.pool as usize]);
-        ctx.guardrails.record_launch(&ctx.cluster, &machine.claim.name, price, ctx.now);
+        ctx.guardrails.launches.record(&ctx.cluster, &machine.claim.name, price, ctx.now);
     }
 }
 

@@ -1,28 +1,12 @@
-//! Guardrail state of the fleet, as far as this process counts it and other replicas publish it.
+//! What the guardrails count, of this process and of other replicas, and what rate limits admit.
 
 use std::collections::BTreeMap;
 
-use super::circuit_breaker::{CircuitBreaker, EngagedBreaker};
 use super::fleet_counters::{CounterSnapshot, LocalCounters, bucket};
-use super::freeze::{Freeze, Freezes};
-use super::rate_limits::{LimitBlock, Population, RateLimitKind, RateLimitRoom, RateLimits};
+use super::rate_limits::{LimitBlock, Population, RateLimitKind, RateLimitRoom};
 use super::recent_launch::RecentLaunch;
-use super::settings::GuardrailSettings;
-use model::{ClaimName, ClusterName, MicroUsd, Millis, Timestamp};
-
-#[derive(Debug, Default)]
-pub(crate) struct Guardrails {
-    launches: RateLimits,
-    removals: RateLimits,
-    circuit_breaker: CircuitBreaker,
-    freezes: Freezes,
-    /// Machines of each local cluster that are not marked for removal.
-    machines: BTreeMap<ClusterName, usize>,
-    /// The same, summed over clusters of other replicas.
-    remote_machines: usize,
-    /// Time of the last event.
-    now: Timestamp,
-}
+use super::{GuardrailSettings, Guardrails};
+use model::{ClusterName, MicroUsd, Millis, Timestamp};
 
 /// What rate limits leave for replacements: launches and removals together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,23 +16,6 @@ pub(crate) struct ReplacementRoom {
 }
 
 impl Guardrails {
-    /// Advances the clock; returns whether that changes what the whole fleet may do.
-    pub fn advance(&mut self, settings: &GuardrailSettings, now: Timestamp) -> bool {
-        self.now = now;
-        self.launches.expire(settings.launches.window, now);
-        self.removals.expire(settings.removals.window, now);
-        let breaker = self.circuit_breaker.evaluate(&settings.circuit_breaker, now);
-        self.freezes.expire(now) || breaker
-    }
-
-    /// When time alone changes what the whole fleet may do.
-    pub fn next_change(&self, settings: &GuardrailSettings) -> Option<Timestamp> {
-        [self.circuit_breaker.next_change(&settings.circuit_breaker), self.freezes.next_end()]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-
     /// Restores the rate limits of `cluster` from its recent launches.
     pub fn restore_rate_limits(
         &mut self,
@@ -97,25 +64,6 @@ impl Guardrails {
 }
 
 impl Guardrails {
-    pub fn record_launch(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, at: Timestamp) {
-        self.launches.record(cluster, claim, price, at);
-    }
-
-    /// Counts a launch of another process for the cluster's limit.
-    pub fn restore_launch(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, at: Timestamp) {
-        self.launches.restore(cluster, claim, price, at);
-    }
-
-    /// Removes a decided launch that is not carried out.
-    pub fn cancel_launch(&mut self, cluster: &ClusterName, claim: &ClaimName) {
-        self.launches.remove(cluster, claim);
-    }
-
-    /// Whether the launch of `claim` is counted.
-    pub fn contains_launch(&self, cluster: &ClusterName, claim: &ClaimName) -> bool {
-        self.launches.contains(cluster, claim)
-    }
-
     /// How many launches at these `prices`, in this order, the rate limits admit, and why not more.
     pub fn admit_launches(
         &self,
@@ -125,25 +73,6 @@ impl Guardrails {
         now: Timestamp,
     ) -> (usize, Option<LimitBlock>) {
         self.launches.admit(&settings.launches, RateLimitKind::Launches, population, prices, now)
-    }
-
-    pub fn record_removal(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, at: Timestamp) {
-        self.removals.record(cluster, claim, price, at);
-    }
-
-    /// Reserves the removal of a machine whose replacement begins.
-    pub fn reserve_removal(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, since: Timestamp) {
-        self.removals.reserve(cluster, claim, price, since);
-    }
-
-    /// Ends the reservations of the machines that `goes_on` does not accept: they stay, or leave for another reason.
-    pub fn retain_reserved_removals(&mut self, cluster: &ClusterName, goes_on: impl Fn(&ClaimName) -> bool) {
-        self.removals.retain_reservations(cluster, goes_on);
-    }
-
-    /// Whether the removal of `claim` is reserved.
-    pub fn is_removal_reserved(&self, cluster: &ClusterName, claim: &ClaimName) -> bool {
-        self.removals.is_reserved(cluster, claim)
     }
 
     /// What the rate limits leave for up to so many launches, and for removals of all machines of the cluster.
@@ -161,21 +90,6 @@ impl Guardrails {
         }
     }
 
-    /// Counts a removal of another process for the cluster's limit.
-    pub fn restore_removal(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, at: Timestamp) {
-        self.removals.restore(cluster, claim, price, at);
-    }
-
-    /// Removes a decided removal that is not carried out.
-    pub fn cancel_removal(&mut self, cluster: &ClusterName, claim: &ClaimName) {
-        self.removals.remove(cluster, claim);
-    }
-
-    /// Whether the removal of `claim` is counted.
-    pub fn contains_removal(&self, cluster: &ClusterName, claim: &ClaimName) -> bool {
-        self.removals.contains(cluster, claim)
-    }
-
     /// As [`Guardrails::admit_launches`], for removals.
     pub fn admit_removals(
         &self,
@@ -185,11 +99,6 @@ impl Guardrails {
         now: Timestamp,
     ) -> (usize, Option<LimitBlock>) {
         self.removals.admit(&settings.removals, RateLimitKind::Removals, population, prices, now)
-    }
-
-    /// Launches and removals in the cluster within the windows.
-    pub fn window_counts(&self, cluster: &ClusterName) -> (usize, usize) {
-        (self.launches.cluster_count(cluster), self.removals.cluster_count(cluster))
     }
 
     /// Records the machines of a cluster of this process.
@@ -208,46 +117,5 @@ impl Guardrails {
         let others = self.machines.iter().filter(|(other, _)| *other != cluster).map(|(_, count)| count);
         let fleet = machines + others.sum::<usize>() + self.remote_machines;
         Population { cluster, machines, fleet, clusters: self.machines.len().max(1) }
-    }
-}
-
-impl Guardrails {
-    /// Records that a machine has joined its cluster.
-    pub fn record_launch_success(&mut self, cluster: &ClusterName, now: Timestamp) {
-        self.circuit_breaker.record_success(cluster, now);
-    }
-
-    /// Records that a launch failed, or that its machine did not join in time.
-    pub fn record_launch_failure(&mut self, cluster: &ClusterName, now: Timestamp) {
-        self.circuit_breaker.record_failure(cluster, now);
-    }
-
-    /// Machines that joined a cluster, and launches that failed, as counted by this process.
-    pub fn launch_outcomes(&self, cluster: &ClusterName) -> (usize, usize) {
-        self.circuit_breaker.cluster_outcomes(cluster)
-    }
-
-    /// Why the circuit breaker stops removals in `cluster`; `None` while it does not.
-    pub fn engaged_breaker(&self, settings: &GuardrailSettings, cluster: &ClusterName) -> Option<EngagedBreaker> {
-        self.circuit_breaker.engaged(&settings.circuit_breaker, cluster)
-    }
-
-    /// Whether the circuit breaker stops removals in `cluster`.
-    pub fn is_breaker_engaged(&self, cluster: &ClusterName) -> bool {
-        self.circuit_breaker.engaged_since(cluster).is_some()
-    }
-
-    /// Replaces the freezes by those of the store; returns whether they differ.
-    pub fn replace_freezes(&mut self, freezes: Vec<Freeze>, now: Timestamp) -> bool {
-        self.freezes.replace(freezes, now)
-    }
-
-    pub fn freezes(&self) -> &Freezes {
-        &self.freezes
-    }
-
-    /// Time of the last event.
-    pub fn now(&self) -> Timestamp {
-        self.now
     }
 }

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use super::block::Block;
+use model::disruption_plan::BlockCode;
 use model::removal::RemovalReason;
 use model::{ClusterName, PoolName, Text, Timestamp};
 
@@ -55,6 +57,13 @@ impl fmt::Display for Freeze {
     }
 }
 
+impl From<&Freeze> for Block {
+    fn from(freeze: &Freeze) -> Self {
+        let object = Text::from(format!("Freeze/{}", freeze.id));
+        Self { until: freeze.until, ..Self::new(BlockCode::Frozen, Some(object), freeze) }
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct Freezes {
     all: Vec<Freeze>,
@@ -80,23 +89,23 @@ impl Freezes {
         self.all.iter().filter_map(|freeze| freeze.until).min()
     }
 
-    /// The freeze that stops launches and removals in `pool` of `cluster`.
+    /// The freeze that stops launches and removals in `pool` of `cluster`; without a pool, in the whole cluster.
     #[must_use]
-    pub fn for_pool(&self, cluster: &ClusterName, pool: &PoolName) -> Option<&Freeze> {
-        self.all.iter().find(|freeze| !freeze.only_disruption && freeze.covers(cluster, Some(pool)))
+    pub fn for_pool(&self, cluster: &ClusterName, pool: Option<&PoolName>) -> Option<&Freeze> {
+        self.all.iter().find(|freeze| !freeze.only_disruption && freeze.covers(cluster, pool))
     }
 
-    /// The freeze that stops voluntary disruption of `pool` of `cluster`.
+    /// What holds launches in `pool` of `cluster`; without a pool, in the whole cluster.
     #[must_use]
-    pub fn for_disruption(&self, cluster: &ClusterName, pool: &PoolName) -> Option<&Freeze> {
-        self.all.iter().find(|freeze| freeze.covers(cluster, Some(pool)))
+    pub fn launch_block(&self, cluster: &ClusterName, pool: Option<&PoolName>) -> Option<Block> {
+        self.for_pool(cluster, pool).map(Block::from)
     }
 
-    /// The freeze that stops a removal for `reason` in `pool` of `cluster`: a freeze of disruption alone stops voluntary
-    /// ones.
+    /// What holds a removal for `reason` in `pool` of `cluster`: a freeze of disruption alone holds voluntary ones.
     #[must_use]
-    pub fn for_removal(&self, cluster: &ClusterName, pool: &PoolName, reason: RemovalReason) -> Option<&Freeze> {
-        if reason.is_forceful() { self.for_pool(cluster, pool) } else { self.for_disruption(cluster, pool) }
+    pub fn removal_block(&self, cluster: &ClusterName, pool: &PoolName, reason: RemovalReason) -> Option<Block> {
+        let holds = |freeze: &Freeze| !(freeze.only_disruption && reason.is_forceful());
+        self.all.iter().find(|freeze| holds(freeze) && freeze.covers(cluster, Some(pool))).map(Block::from)
     }
 
     /// Freezes that concern `cluster`.

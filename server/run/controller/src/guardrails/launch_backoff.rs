@@ -7,9 +7,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::settings::LaunchBackoffRule;
+use super::block::Block;
 use crate::UnplacedPod;
+use model::disruption_plan::BlockCode;
 use model::{ClaimName, Millis, PodKey, Text, Timestamp};
+
+/// Backoff of launches for a pod that is never bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaunchBackoffRule {
+    /// Launches after which the pod waits; 0 disables the backoff.
+    pub launches: u32,
+    /// First delay; each further launch doubles it.
+    pub first_wait: Millis,
+    /// Longest delay.
+    pub most_wait: Millis,
+}
+
+impl Default for LaunchBackoffRule {
+    fn default() -> Self {
+        Self { launches: 3, first_wait: Millis::from_mins(2), most_wait: Millis::from_hours(1) }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PodAttempts {
@@ -59,6 +77,13 @@ pub struct LaunchDelay {
     pub launches: UnboundLaunches,
     /// When it is due.
     pub until: Timestamp,
+}
+
+impl From<LaunchDelay> for Block {
+    fn from(delay: LaunchDelay) -> Self {
+        let held = Self::new(BlockCode::BackOff, None, &delay.launches);
+        Self { setting: "guardrails.launches-per-pod", until: Some(delay.until), ..held }
+    }
 }
 
 /// Pods in launch backoff of a plan.

@@ -9,7 +9,7 @@
 //! writes.
 
 use super::ObjectCounts;
-use super::settings::QuarantineRule;
+use super::quarantine::QuarantineRule;
 use model::{Millis, Timestamp};
 
 /// Minimum time between two writes for one cluster, after the loss of a quarter.

@@ -40,9 +40,42 @@ pub use reason::{CountedKind, LossEvidence, MissingObjects, QuarantineReason, Qu
 use std::collections::BTreeSet;
 
 use super::object_counts::ObjectCounts;
-use super::settings::QuarantineRule;
 use cluster::{ClusterSnapshot, ClusterState, Observation};
 use model::{ClusterName, Millis, ProviderId, Timestamp};
+
+/// Which losses are not accepted at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuarantineRule {
+    /// Loss above this percentage of the previous count is suspicious; 0 accepts every snapshot.
+    pub percent: usize,
+    /// Delay before a second snapshot is requested. The loss is accepted when that snapshot matches
+    /// the first and a second source confirms it.
+    pub confirm_after: Millis,
+    /// Nodes, NodeClaims or running machines that may always be missing.
+    pub free_machines: usize,
+    /// Pods that may always be missing.
+    pub free_pods: usize,
+    /// Objects deleted one by one within this window are counted together; 0 accepts each deletion.
+    pub window: Millis,
+    /// Above this percentage of a kind, a second source does not suffice to accept the loss.
+    pub block_percent: usize,
+    /// Such a loss is accepted after this delay; 0 waits for the operator.
+    pub block_for: Millis,
+}
+
+impl Default for QuarantineRule {
+    fn default() -> Self {
+        Self {
+            percent: 50,
+            confirm_after: Millis::from_mins(1),
+            free_machines: 3,
+            free_pods: 20,
+            window: Millis::from_mins(1),
+            block_percent: 90,
+            block_for: Millis::ZERO,
+        }
+    }
+}
 
 /// How long an operator's confirmation is valid. Two cloud listings, which detect orphaned
 /// machines, are less than that apart.

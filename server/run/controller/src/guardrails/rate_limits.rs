@@ -8,10 +8,51 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
+use super::block::Block;
 use super::fleet_counters::MachineTotals;
-use super::settings::{Bound, RateLimitRule};
 use super::sliding_window::SlidingWindow;
+use model::disruption_plan::BlockCode;
 use model::{ClaimName, ClusterName, MicroUsd, Millis, Timestamp};
+
+/// Limits within a sliding window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimitRule {
+    /// Length of the window.
+    pub window: Millis,
+    /// Limit of each cluster.
+    pub cluster: Bound,
+    /// Limit of all clusters together.
+    pub fleet: Bound,
+}
+
+impl RateLimitRule {
+    /// The default of launches.
+    pub const LAUNCHES: Self = Self {
+        window: Millis::from_mins(10),
+        cluster: Bound { machines: 500, usd_per_hour: MicroUsd(1_000_000_000), percent: 0, free: 0 },
+        fleet: Bound { machines: 2_000, usd_per_hour: MicroUsd(5_000_000_000), percent: 0, free: 0 },
+    };
+
+    /// The default of voluntary removals.
+    pub const REMOVALS: Self = Self {
+        window: Millis::from_mins(10),
+        cluster: Bound { machines: 200, usd_per_hour: MicroUsd(0), percent: 50, free: 10 },
+        fleet: Bound { machines: 1_000, usd_per_hour: MicroUsd(0), percent: 25, free: 50 },
+    };
+}
+
+/// Limit within a window. Zero means no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// Number of machines.
+    pub machines: usize,
+    /// Sum of their prices per hour.
+    pub usd_per_hour: MicroUsd,
+    /// Percentage of the machines at the start of the window, rounded up.
+    pub percent: usize,
+    /// Lower bound of that percentage, in machines.
+    pub free: usize,
+}
 
 /// The kind of event that is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +99,13 @@ pub struct LimitBlock {
     pub limit: ExceededLimit,
     /// When the oldest event leaves the window.
     pub until: Timestamp,
+}
+
+impl From<LimitBlock> for Block {
+    fn from(held: LimitBlock) -> Self {
+        let setting = held.limit.setting();
+        Self { setting, until: Some(held.until), ..Self::new(BlockCode::Guardrail, None, &held.limit) }
+    }
 }
 
 impl fmt::Display for LimitScope {

@@ -22,7 +22,33 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::Freeze;
 use super::rate_limits::LimitBlock;
-use model::{ClaimName, Millis, Timestamp};
+use model::{ClaimName, ClusterName, Millis, Text, Timestamp};
+
+/// How many machines deleted by hand are removed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemovalRule {
+    /// Percentage of a cluster's machines, rounded up, that are removed at once when deleted by
+    /// hand.
+    pub by_hand_percent: usize,
+    /// Lower bound of that percentage, in machines.
+    pub by_hand_least: usize,
+    /// Length of the sliding window for both.
+    pub by_hand_window: Millis,
+}
+
+impl Default for RemovalRule {
+    fn default() -> Self {
+        Self { by_hand_percent: 10, by_hand_least: 3, by_hand_window: Millis::from_mins(10) }
+    }
+}
+
+impl RemovalRule {
+    /// How many of `machines` may be removed at once within the window when deleted by hand.
+    #[must_use]
+    pub fn by_hand(&self, machines: usize) -> usize {
+        (machines * self.by_hand_percent).div_ceil(100).max(self.by_hand_least)
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
@@ -173,6 +199,26 @@ pub struct HeldRemoval {
     /// Time of the first evaluation that held it.
     pub since: Timestamp,
     pub refusal: RemovalRefusal,
+}
+
+/// A removal that the removal gate blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingRemoval {
+    pub claim: ClaimName,
+    pub since: Timestamp,
+    pub reason: Text,
+    /// What ends the block; a phrase that continues the reason.
+    pub release: Text,
+}
+
+impl WaitingRemoval {
+    /// What operators read of a held removal in `cluster`.
+    #[must_use]
+    pub fn of(cluster: &ClusterName, (_, claim, held): (BlockCause, &ClaimName, &HeldRemoval)) -> Self {
+        let HeldRemoval { since, refusal } = held;
+        let (reason, release) = (Text::from(refusal.to_string()), Text::from(refusal.release(cluster)));
+        Self { claim: claim.clone(), since: *since, reason, release }
+    }
 }
 
 /// Held removals of one cluster, and recent removals of machines deleted by hand.

@@ -71,7 +71,7 @@ pub(crate) fn removal_constraints(claim: &ClaimName, view: &StepView<'_>, ctx: &
     let (headroom, capped) = removal_headroom(vec![view.claims.price_of(claim)], ctx, view.claims, view.decisions);
     let capped = capped.filter(|_| headroom == 0);
     let pool = view.claims.pool_of(claim, view.state);
-    let frozen = pool.and_then(|pool| ctx.guardrails.freezes().for_pool(&ctx.cluster, pool)).cloned();
+    let frozen = pool.and_then(|pool| ctx.guardrails.freezes.for_pool(&ctx.cluster, Some(pool))).cloned();
     RemovalConstraints { distrusted: distrust(view), frozen, capped, ..RemovalConstraints::default() }
 }
 

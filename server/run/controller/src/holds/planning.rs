@@ -9,7 +9,7 @@ use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::enforcement::limit_launches;
-use crate::guardrails::enforcement::{freeze_of_launches, remaining};
+use crate::guardrails::enforcement::remaining;
 use crate::holds::Holds;
 use crate::holds::bookings::publish_bookings;
 use crate::order::charged_cost;
@@ -182,15 +182,15 @@ fn accept_hold_plan(
     Ok((input, (plan, report)))
 }
 
-/// Why pods have no place. What a freeze or a spent allowance causes passes.
+/// Why pods have no place. What a guardrail or a spent allowance causes passes.
 fn unplaced(input: &PlanningInput, report: &PlanReport, ctx: &Context<'_>) -> Refusal {
     let reasons = || report.unschedulable.iter().flat_map(|entry| entry.reasons.iter());
     let first = report.unschedulable.first();
     let sentences: Vec<String> = first.into_iter().flat_map(|entry| entry.reasons.iter()).map(sentence).collect();
     let count = report.unschedulable.len();
     let why = format!("{count} of its pods fit nowhere: {}", sentences.join("; "));
-    let is_frozen = input.pools.iter().any(|pool| freeze_of_launches(&pool.name, ctx).is_some());
-    if is_frozen || reasons().any(|reason| reason.code == ReasonCode::HeldBack) {
+    let is_held = input.pools.iter().any(|pool| ctx.launch_block(&pool.name).is_some());
+    if is_held || reasons().any(|reason| reason.code == ReasonCode::HeldBack) {
         return Refusal::Later(why, ctx.settings.retry_delay);
     }
     Refusal::Never(why)

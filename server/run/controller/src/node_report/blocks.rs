@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::context::Context;
 use crate::disruption::candidates::{Candidate, Candidates};
 use crate::disruption::method::DisruptionView;
-use crate::guardrails::BlockReason;
+use crate::guardrails;
 use crate::step_view::StepView;
 use cluster::{NodeRecord, PodRecord, blocks, removal_pod};
 use model::Timestamp;
@@ -111,28 +111,22 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
             let message = "is quarantined: its snapshot is not accepted";
             blocks.push(Block::new(BlockCode::Guardrail, title.clone(), message));
         }
-        if let Some(breaker) = self.ctx.guardrails.engaged_breaker(&self.ctx.settings.guardrails, step.cluster) {
-            blocks.push(Block::new(BlockCode::Guardrail, "CircuitBreaker/fleet", breaker.to_string()));
-        }
+        let held = self.ctx.guardrails.removal_block(&self.ctx.settings.guardrails, step.cluster);
+        blocks.extend(held.map(of_guardrail));
         if self.ctx.settings.is_shadow_removal(step.cluster, reason) {
             let message = "is in shadow mode: its removals are recorded and not carried out";
             blocks.push(Block::new(BlockCode::Shadow, title.clone(), message));
         }
-        if let Some(block) = step.guardrails.removal_block()
-            && let BlockReason::RateLimit(limit) = &block.reason
-        {
-            blocks.push(Block::new(BlockCode::Guardrail, title, limit.to_string()));
-        }
+        let limit = step.guardrails.removal_block().filter(|block| block.object.is_none());
+        blocks.extend(limit.map(|limit| Block::new(limit.code, title, &*limit.reason)));
         blocks.extend(self.of_claim(reason));
         blocks
     }
 
     fn of_claim(&self, reason: RemovalReason) -> Vec<Block> {
         let Some(Candidate { claim, .. }) = self.managed else { return Vec::new() };
-        let mut blocks = Vec::new();
-        if let Some(freeze) = self.step.freeze_of_removal(&claim.name, reason, &self.ctx.guardrails) {
-            blocks.push(Block::new(BlockCode::Frozen, format!("Freeze/{}", freeze.id), freeze.to_string()));
-        }
+        let held = self.step.pool_removal_block(&claim.name, reason, &self.ctx.guardrails);
+        let mut blocks: Vec<Block> = held.map(of_guardrail).into_iter().collect();
         if let Some(until) = self.step.pods_uncertain_until(&claim.name) {
             let message = format!("lost pods that may exist: it is judged again {}", self.remaining(until));
             blocks.push(Block::new(BlockCode::Guardrail, self.node_title(), message));
@@ -254,4 +248,8 @@ impl<'r, 'c> LiveBlocks<'r, 'c> {
     pub(super) fn remaining(&self, until: Timestamp) -> String {
         blocks::remaining(until, self.now())
     }
+}
+
+fn of_guardrail(held: guardrails::Block) -> Block {
+    Block::new(held.code, held.object.as_deref().unwrap_or_default(), &*held.reason)
 }

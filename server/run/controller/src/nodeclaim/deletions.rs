@@ -67,7 +67,7 @@ impl ClusterController {
             let capped = capped.clone().filter(|_| headroom == 0);
             let constraints = RemovalConstraints {
                 distrusted: None,
-                frozen: ctx.guardrails.freezes().for_pool(&self.cluster, &pool).cloned(),
+                frozen: ctx.guardrails.freezes.for_pool(&self.cluster, Some(&pool)).cloned(),
                 capped,
                 bulk,
                 allowance,

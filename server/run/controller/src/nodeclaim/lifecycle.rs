@@ -73,7 +73,7 @@ impl ClusterController {
                 if machine.termination_reason().is_none() && elapsed >= ctx.settings.launch_timeout =>
             {
                 let minutes = ctx.settings.launch_timeout.as_mins();
-                ctx.guardrails.record_launch_failure(&self.cluster, ctx.now);
+                ctx.guardrails.circuit_breaker.record_failure(&self.cluster, ctx.now);
                 record_join_result(claim, false, &mut self.status_reporter, &self.claims, &self.state);
                 let failed = replacements_waiting_for(claim, "the launch took too long", &self.claims, &self.state);
                 self.fail_replacements(failed, ctx);
@@ -106,7 +106,7 @@ impl ClusterController {
                 self.nominator.schedule_nominations(ctx.now);
                 // A machine found in the cluster is no evidence about launches.
                 if self.claims.get(claim).is_some_and(|machine| machine.planned().is_some()) {
-                    ctx.guardrails.record_launch_success(&self.cluster, ctx.now);
+                    ctx.guardrails.circuit_breaker.record_success(&self.cluster, ctx.now);
                 }
                 self.advance_machine(claim, ctx);
             }
@@ -134,7 +134,7 @@ impl ClusterController {
                     return retry_later(claim, ctx, &mut self.claims);
                 }
                 let minutes = ctx.settings.registration_timeout.as_mins();
-                ctx.guardrails.record_launch_failure(&self.cluster, ctx.now);
+                ctx.guardrails.circuit_breaker.record_failure(&self.cluster, ctx.now);
                 record_join_result(claim, false, &mut self.status_reporter, &self.claims, &self.state);
                 let failed = replacements_waiting_for(claim, "its Node did not join", &self.claims, &self.state);
                 self.fail_replacements(failed, ctx);
@@ -246,7 +246,7 @@ impl ClusterController {
         let again = (retryable && machine.begin_next_attempt(MAX_ATTEMPTS)).then(|| machine.launch_order(now));
         // Insufficient capacity of one offering is no evidence about others, so it is not counted.
         if !matches!(failure, LaunchFailure::InsufficientCapacity { .. }) {
-            ctx.guardrails.record_launch_failure(&self.cluster, now);
+            ctx.guardrails.circuit_breaker.record_failure(&self.cluster, now);
         }
         if let Some(mut decided) = again {
             if let Some(decided) = &mut decided {

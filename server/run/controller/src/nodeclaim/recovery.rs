@@ -169,8 +169,8 @@ impl ClusterController {
         let going: Vec<(ClaimName, RecordedDrain)> =
             self.claims.iter().map(ManagedClaim::name).filter_map(drain).collect();
         for (claim, RecordedDrain { deadline, reason: why, .. }) in going {
-            if !ctx.guardrails.contains_removal(&self.cluster, &claim) {
-                ctx.guardrails.restore_removal(&self.cluster, &claim, MicroUsd(0), ctx.now);
+            if !ctx.guardrails.removals.contains(&self.cluster, &claim) {
+                ctx.guardrails.removals.restore(&self.cluster, &claim, MicroUsd(0), ctx.now);
             }
             let terms = DrainTerms { deadline, ..DrainTerms::default() };
             self.begin_termination(&claim, TerminationReason::BegunBeforeTakeover { why }, terms, ctx);

@@ -112,6 +112,6 @@ fn keep_machine(
 ) {
     state.unmark_for_deletion(claim);
     status_reporter.clear_disruption(claim);
-    ctx.guardrails.cancel_removal(&ctx.cluster, claim);
+    ctx.guardrails.removals.remove(&ctx.cluster, claim);
     provisioner.plan_with_kept_node(ctx.now);
 }

@@ -1,6 +1,6 @@
 //! What decides whether a planned machine may still be launched.
 
-use crate::guardrails::Freezes;
+use crate::guardrails::Guardrails;
 use crate::unavailable_offerings::{ProbeHolder, UnavailableOfferings};
 use cluster::{ClusterState, PoolRecord};
 use model::LaunchOption;
@@ -13,7 +13,7 @@ pub(crate) struct LaunchView<'v> {
     pub state: &'v ClusterState,
     /// Whether the cluster is in quarantine.
     pub quarantined: bool,
-    pub freezes: &'v Freezes,
+    pub guardrails: &'v Guardrails,
     pub offerings: &'v UnavailableOfferings,
     pub now: Timestamp,
 }
@@ -25,7 +25,7 @@ impl<'v> LaunchView<'v> {
         let unchanged = record.revision == *revision
             && record.pool.not_ready.is_none()
             && self.state.unmanaged_reason(record).is_none();
-        let allowed = !self.quarantined && self.freezes.for_pool(self.cluster, pool).is_none();
+        let allowed = !self.quarantined && self.guardrails.launch_block(self.cluster, Some(pool)).is_none();
         (unchanged && allowed).then_some(record)
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn execute_launches(
             claims.get_mut(claim).map(|machine| machine.begin_creation(ctx.now));
             claims.instruct(Instruction::CreateClaim(planned.claim.clone()), ctx);
         } else {
-            ctx.guardrails.cancel_launch(&ctx.cluster, claim);
+            ctx.guardrails.launches.remove(&ctx.cluster, claim);
             claims.remove(claim);
             state.forget_claim(claim);
             close_launch(claim, ctx, recovery);

@@ -5,7 +5,7 @@ use super::LaunchView;
 use super::launch_lane::LaneFacts;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
-use crate::guardrails::enforcement::{count_launches, exclude_backed_off_pods, exclude_frozen_pools};
+use crate::guardrails::enforcement::{count_launches, exclude_backed_off_pods, exclude_held_pools};
 use crate::guardrails::{BackedOffPods, ClusterGuardrails};
 use crate::launch_template::launch_template;
 use crate::nodeclaim::ManagedClaim;
@@ -138,7 +138,7 @@ pub(crate) fn restrict_input(
     state: &ClusterState,
 ) -> BackedOffPods {
     let backed_off = exclude_backed_off_pods(input, ctx, guardrails, provisioner, state);
-    exclude_frozen_pools(input, ctx);
+    exclude_held_pools(input, ctx);
     for pool in &mut input.pools {
         pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Allowed, ctx.now);
     }
@@ -166,7 +166,7 @@ pub(super) fn launch_view<'v>(
         cluster,
         state,
         quarantined: guardrails.is_quarantined(),
-        freezes: ctx.guardrails.freezes(),
+        guardrails: &ctx.guardrails,
         offerings: ctx.offerings,
         now: ctx.now,
     }

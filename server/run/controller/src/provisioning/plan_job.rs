@@ -101,9 +101,9 @@ pub(crate) struct DisruptionFacts {
 pub(crate) struct PlannedPool {
     /// Its catalogue without unavailable offerings.
     pub catalogue: SharedCatalogue,
-    /// The freeze that stops its launches.
-    pub freeze: Option<Text>,
-    /// Whether its nodes stay: voluntary disruption is frozen, or it waits after a failed replacement.
+    /// Why nothing is launched from it.
+    pub closed: Option<Text>,
+    /// Whether its nodes stay: guardrails hold voluntary disruption, or it waits after a failed replacement.
     pub keeps_nodes: bool,
 }
 

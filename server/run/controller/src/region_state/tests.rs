@@ -1,8 +1,7 @@
 use super::*;
 use crate::context::Context;
 use crate::guardrails::rate_limits::Population;
-use crate::guardrails::settings::{Bound, RateLimitRule};
-use crate::guardrails::{Freeze, GuardrailSettings};
+use crate::guardrails::{Bound, Freeze, GuardrailSettings, RateLimitRule};
 use model::{ClaimName, MicroUsd, Millis};
 
 fn at(millis: i64) -> Timestamp {
@@ -16,7 +15,7 @@ fn launch_machine(region: &RegionState, cluster: &ClusterName, settings: &Guardr
     let population = Population { cluster, machines: 100, fleet: 400, clusters: 1 };
     let (admitted, _) = guardrails.admit_launches(settings, population, [MicroUsd(0)], at(1_000));
     if admitted > 0 {
-        guardrails.record_launch(cluster, &ClaimName::from(format!("{cluster}-{number}")), MicroUsd(0), at(1_000));
+        guardrails.launches.record(cluster, &ClaimName::from(format!("{cluster}-{number}")), MicroUsd(0), at(1_000));
     }
     admitted > 0
 }
@@ -57,7 +56,7 @@ fn a_step_keeps_the_guardrails_locked_from_the_first_access_until_it_releases_th
     let (locked, mut effects) = (Cell::new(false), Vec::new());
     let mut step = Context::new(("c".into(), Text::default()), &region, &locked, &mut effects, at(1_000));
     assert!(!locked.get() && region.fleet.are_guardrails_free(), "nothing was accessed");
-    assert_eq!(step.guardrails.window_counts(&"c".into()), (0, 0));
+    assert_eq!(step.guardrails.launches.cluster_count(&"c".into()), 0);
     assert!(locked.get());
     assert!(!region.fleet.are_guardrails_free(), "no other cluster launches between check and count");
     step.release_guardrails();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cluster::Observation;
 use controller::executor::CommandId;
-use controller::guardrails::settings::CircuitBreakerRule;
+use controller::guardrails::CircuitBreakerRule;
 use controller::{ClusterCall, ClusterEvent, Decision, Event, NewPlanner, PlanRequest, PlanWorker, RegionEvent};
 use model::{ClusterName, LaunchFailure, Millis, Timestamp};
 

@@ -2,7 +2,7 @@
 //! under special faults, or without others.
 
 use cloud::simulated::FaultProfile;
-use controller::guardrails::settings::{Bound, QuarantineRule, RateLimitRule};
+use controller::guardrails::{Bound, QuarantineRule, RateLimitRule};
 use model::resources::{CPU, NODES};
 use model::{MicroUsd, Millis, Resources};
 

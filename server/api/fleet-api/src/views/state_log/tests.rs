@@ -1,6 +1,5 @@
 use controller::LaunchedInstance;
-use controller::guardrails::Mode;
-use controller::guardrails::view::WaitingRemoval;
+use controller::guardrails::{Mode, WaitingRemoval};
 use controller::view::{CpuAndMemory, InstanceAnomalies};
 use model::disruption_policy::DisruptionReason;
 use model::{CapacityType, MicroUsd, Timestamp};

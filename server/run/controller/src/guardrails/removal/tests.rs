@@ -1,5 +1,5 @@
 use super::*;
-use crate::guardrails::settings::RemovalRule;
+use crate::guardrails::RemovalRule;
 use cluster::testing::text;
 
 use crate::guardrails::rate_limits::{ExceededLimit, Limit, LimitScope, RateLimitKind};

@@ -5,7 +5,7 @@
 
 use super::fixture::{Fixture, freeze, real, snapshot};
 use crate::disruption::EXPIRATION;
-use crate::guardrails::settings::Bound;
+use crate::guardrails::Bound;
 use crate::{DecisionReason, Event, RegionEvent, Settings};
 use cluster::testing::{bound_to, claim, pod, pool_with, text};
 use cluster::{ClusterSnapshot, DoNotDisrupt};

@@ -2,7 +2,7 @@
 
 use crate::guardrails::RecentLaunch;
 use crate::guardrails::fleet_counters::{BUCKET_LENGTH, LocalCounters, MachineTotals};
-use crate::guardrails::settings::{Bound, CircuitBreakerRule};
+use crate::guardrails::{Bound, CircuitBreakerRule};
 use crate::{Event, RegionEvent};
 use cluster::testing::{pod, text};
 use model::{MicroUsd, Timestamp};

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use super::fixture::{Fixture, freeze, real, snapshot};
 use crate::disruption::settings::RebalanceRecommendations;
+use crate::guardrails::Bound;
 use crate::guardrails::disabled_guards::{DisabledGuards, Guard};
-use crate::guardrails::settings::Bound;
 use crate::{DecisionReason, Event, NoticeAnswer, RegionEvent, Settings};
 use cluster::testing::{bound_to, claim, pod, pool_with, text};
 use cluster::{ClaimRecord, ClusterSnapshot, Object};

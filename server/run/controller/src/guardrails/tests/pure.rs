@@ -4,8 +4,8 @@ use crate::guardrails::fleet_counters::MachineTotals;
 use crate::guardrails::launch_backoff::{LaunchBackoff, UnboundLaunch};
 use crate::guardrails::quarantine::{CountedKind, MissingObjects, detect_loss};
 use crate::guardrails::rate_limits::{Population, RateLimitKind, RateLimits};
-use crate::guardrails::settings::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
 use crate::guardrails::sliding_window::SlidingWindow;
+use crate::guardrails::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
 use cluster::testing::text;
 use model::{ClaimName, MicroUsd, Millis, PodKey, Timestamp};
 

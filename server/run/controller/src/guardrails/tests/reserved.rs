@@ -7,8 +7,7 @@
 
 use super::consolidation::dear;
 use super::fixture::{Fixture, snapshot};
-use crate::guardrails::settings::{Bound, RateLimitRule};
-use crate::guardrails::{DisabledGuards, Guard};
+use crate::guardrails::{Bound, DisabledGuards, Guard, RateLimitRule};
 use crate::unavailable_offerings::{OfferingKey, UnavailableOffering};
 use crate::{RegionEvent, Settings};
 use cluster::testing::{bound_to, pod, pool_with, text};

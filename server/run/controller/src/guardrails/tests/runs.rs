@@ -1,6 +1,5 @@
 use crate::disruption::EMPTY;
-use crate::guardrails::settings::{CircuitBreakerRule, QuarantineRule};
-use crate::guardrails::{DisabledGuards, Guard, Mode};
+use crate::guardrails::{CircuitBreakerRule, DisabledGuards, Guard, Mode, QuarantineRule};
 use crate::{Decision, DecisionReason, Event};
 use cluster::testing::{bound_to, claim, key, node, pod, text};
 use cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Object, PodRecord};

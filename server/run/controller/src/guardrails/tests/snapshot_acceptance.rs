@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::guardrails::ObjectCounts;
+use crate::guardrails::QuarantineRule;
 use crate::guardrails::persisted_counts::{DRIFT_WRITE_DELAY, GROWTH_WRITE_DELAY, LOSS_WRITE_DELAY, PersistedCounts};
-use crate::guardrails::settings::QuarantineRule;
 use crate::{Event, ListedInstance, Listing};
 use cluster::testing::{bound_to, claim, node, pod, pool, text};
 use cluster::{

@@ -2,7 +2,7 @@ use core::time::Duration;
 
 use super::*;
 use crate::PlanError;
-use crate::guardrails::Freezes;
+use crate::guardrails::Guardrails;
 use crate::provisioning::Planned;
 use crate::unavailable_offerings::UnavailableOfferings;
 use cluster::testing::{key, observe, pod, pool, text};
@@ -43,13 +43,13 @@ fn answer(
     is_ready: bool,
     now: i64,
 ) -> Option<ArrivedPlan> {
-    let (cluster, freezes, offerings) =
-        (text("c"), Freezes::default(), UnavailableOfferings::new(Millis::from_secs(30), true));
+    let (cluster, guardrails, offerings) =
+        (text("c"), Guardrails::default(), UnavailableOfferings::new(Millis::from_secs(30), true));
     let view = LaunchView {
         cluster: &cluster,
         state,
         quarantined: false,
-        freezes: &freezes,
+        guardrails: &guardrails,
         offerings: &offerings,
         now: at(now),
     };

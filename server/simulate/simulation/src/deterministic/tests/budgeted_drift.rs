@@ -5,7 +5,7 @@
 //! still meanwhile: room that exists is used, and no pod waits because machines that were launched for it serve others.
 
 use cloud::simulated::FaultProfile;
-use controller::guardrails::settings::Bound;
+use controller::guardrails::Bound;
 use model::disruption_policy::{Budget, BudgetLimit};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
 use model::{MicroUsd, Millis, Requirement, Requirements, Resources, Timestamp};

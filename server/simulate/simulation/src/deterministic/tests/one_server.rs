@@ -3,7 +3,7 @@
 
 use crate::kube::cluster::{ClusterLedger, Workload};
 use cloud::simulated::{FaultProfile, SeededRng, TokenBucket};
-use controller::guardrails::settings::QuarantineRule;
+use controller::guardrails::QuarantineRule;
 use model::Resources;
 use model::interruption::InterruptionKind;
 
