@@ -1,7 +1,6 @@
 //! Values of enums of the API by the words that Kubernetes, Karpenter and the decision log have for them, and back.
 
 use fleetwright_proto::v1;
-use model::removal::RemovalReason;
 
 /// The value of the enum with this prefix whose name without it is `word`, in upper case and with underscores.
 fn of_word<E: Default>(prefix: &str, word: &str, parse: impl Fn(&str) -> Option<E>) -> E {
@@ -34,22 +33,14 @@ pub fn decision_kind_word(value: v1::DecisionKind) -> String {
     word(value.as_str_name(), "DECISION_KIND_")
 }
 
-pub fn disruption_reason(reason: RemovalReason) -> v1::DisruptionReason {
-    match reason {
-        RemovalReason::Unhealthy => v1::DisruptionReason::Unhealthy,
-        RemovalReason::Repaired => v1::DisruptionReason::Repaired,
-        RemovalReason::Expired => v1::DisruptionReason::Expired,
-        RemovalReason::Empty => v1::DisruptionReason::Empty,
-        RemovalReason::Drifted => v1::DisruptionReason::Drifted,
-        RemovalReason::Underutilized => v1::DisruptionReason::Underutilized,
-        RemovalReason::Interrupted => v1::DisruptionReason::Interrupted,
-        RemovalReason::Rebalanced => v1::DisruptionReason::Rebalanced,
-        RemovalReason::Surplus => v1::DisruptionReason::Surplus,
-        RemovalReason::HoldEnded => v1::DisruptionReason::HoldEnded,
-    }
+/// The reason by the word that conditions and budgets of Karpenter have for it, as `Underutilized`.
+pub fn disruption_reason(word: &str) -> v1::DisruptionReason {
+    let capital = |(at, letter): (usize, char)| (at > 0 && letter.is_ascii_uppercase()).then_some('-');
+    let words: String = word.char_indices().flat_map(|one| capital(one).into_iter().chain([one.1])).collect();
+    of_word("DISRUPTION_REASON_", &words, v1::DisruptionReason::from_str_name)
 }
 
-/// The reason as conditions and budgets of Karpenter write it: `Underutilized`.
+/// The word for the reason.
 pub fn disruption_reason_word(value: v1::DisruptionReason) -> String {
     let words = value.as_str_name().strip_prefix("DISRUPTION_REASON_").unwrap_or_default().split('_');
     let title = |word: &str| {
@@ -61,20 +52,27 @@ pub fn disruption_reason_word(value: v1::DisruptionReason) -> String {
 
 #[cfg(test)]
 mod tests {
+    use model::removal::RemovalReason;
+
     use super::*;
 
     #[test]
-    fn every_word_of_the_label_and_of_the_log_has_a_value_and_comes_back() {
+    fn every_word_of_the_label_has_a_value_and_comes_back() {
         let known = [model::CapacityType::OnDemand, model::CapacityType::Spot, model::CapacityType::Reserved];
         for label in known.map(model::CapacityType::as_str) {
             assert_ne!(capacity_type(label), v1::CapacityType::Unspecified, "{label}");
             assert_eq!(capacity_type_label(capacity_type(label)), label);
         }
-        let methods = controller::method_reasons().map(|reason| reason.kind);
-        for kind in methods.chain(["provision", "hold"]) {
-            assert_ne!(decision_kind(kind), v1::DecisionKind::Unspecified, "{kind}");
-            assert_eq!(decision_kind_word(decision_kind(kind)), kind);
-        }
+    }
+
+    #[test]
+    fn every_kind_of_decision_has_a_value_and_every_value_a_kind() {
+        let methods = RemovalReason::ALL.iter().map(|reason| reason.kind());
+        let kinds: Vec<&str> = methods.chain(["provision", "hold"]).collect();
+        let known = (1..).map_while(|number| v1::DecisionKind::try_from(number).ok());
+        assert_eq!(kinds.len(), known.clone().count());
+        assert!(known.map(decision_kind_word).all(|word| kinds.contains(&&*word)));
+        assert!(kinds.iter().all(|kind| decision_kind_word(decision_kind(kind)) == *kind));
     }
 
     #[test]
@@ -86,10 +84,15 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_written_as_karpenter_does() {
-        let reasons = controller::method_reasons().map(|reason| reason.removal);
-        for reason in reasons {
-            assert_eq!(disruption_reason_word(disruption_reason(reason)), reason.to_string());
+    fn every_reason_has_a_value_and_every_value_a_reason() {
+        let known = (1..).map_while(|number| v1::DisruptionReason::try_from(number).ok());
+        assert_eq!(RemovalReason::ALL.len(), known.clone().count());
+        for reason in RemovalReason::ALL {
+            let value = disruption_reason(reason.as_str());
+            assert!(known.clone().any(|known| known == value), "{reason}");
+            assert_eq!(disruption_reason_word(value), reason.as_str());
+            let of_budgets = reason.disruption_reason().map(|reason| disruption_reason(reason.as_str()));
+            assert_ne!(of_budgets, Some(v1::DisruptionReason::Unspecified), "{reason}");
         }
     }
 }

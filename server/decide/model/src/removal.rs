@@ -7,47 +7,128 @@ use std::fmt;
 use super::disruption_policy::{Budget, BudgetLimit, BudgetWindow, DisruptionReason};
 use super::{ClaimName, Millis, NodeName, NodePool, NodeStage, PodKey, PoolName, Text, Timestamp};
 
-/// Why a node is removed, in the order of precedence when several reasons apply to a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RemovalReason {
+/// What is fixed of a reason.
+struct Facts {
+    /// Its number in the decision log, which never changes.
+    number: u8,
+    /// Its name, as conditions and budgets of Karpenter write theirs. In the API it is `DISRUPTION_REASON_` with this name.
+    name: &'static str,
+    /// The label `reason` of metrics, which is that of Karpenter where the meaning is the same.
+    label: &'static str,
+    /// The kind of decisions for it, in the decision log and the dashboard. In the API it is `DECISION_KIND_` with it.
+    kind: &'static str,
+    /// Why nodes are removed, in summaries of decisions.
+    summary: &'static str,
+    /// What budgets name it; `None` for a forceful reason, which no budget limits.
+    budgets: Option<DisruptionReason>,
+}
+
+/// Makes [`RemovalReason`] of the table of its values. What else a part of the program has to know of every reason is a
+/// column of the table.
+macro_rules! removal_reasons {
+    ($($(#[$doc:meta])* $name:ident { $($facts:tt)* })*) => {
+        /// Why a node is removed, in the order of precedence when several reasons apply to a node.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum RemovalReason { $($(#[$doc])* $name),* }
+
+        impl RemovalReason {
+            /// All reasons, in the order of precedence.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            const fn facts(self) -> Facts {
+                match self { $(Self::$name => Facts { name: stringify!($name), $($facts)* }),* }
+            }
+        }
+    };
+}
+
+removal_reasons! {
     /// The cloud reclaims the instance.
-    Interrupted,
+    Interrupted {
+        number: 0, label: "interrupted", kind: "interruption", summary: "interrupted by the cloud", budgets: None,
+    }
     /// The cloud recommends to leave the instance.
-    Rebalanced,
+    Rebalanced {
+        number: 7, label: "rebalanced", kind: "rebalance", summary: "at risk of an interruption", budgets: None,
+    }
     /// Its conditions match a repair policy.
-    Unhealthy,
+    Unhealthy {
+        number: 1, label: "unhealthy", kind: "repair", summary: "unhealthy", budgets: None,
+    }
     /// It is older than `expireAfter`.
-    Expired,
+    Expired {
+        number: 2, label: "expired", kind: "expiration", summary: "older than expireAfter", budgets: None,
+    }
     /// Its static NodePool has more nodes than `replicas`.
-    Surplus,
+    Surplus {
+        number: 3, label: "surplus", kind: "static-scale-down", summary: "more than replicas", budgets: None,
+    }
     /// It was launched for a hold that has ended, and has only DaemonSet pods.
-    HoldEnded,
+    HoldEnded {
+        number: 9, label: "hold_ended", kind: "hold-ended", summary: "its hold has ended", budgets: None,
+    }
     /// Its conditions match a repair policy, and other capacity replaces it first.
-    Repaired,
+    Repaired {
+        number: 8, label: "unhealthy", kind: "voluntary-repair", summary: "unhealthy",
+        budgets: Some(DisruptionReason::Unhealthy),
+    }
     /// It has only DaemonSet pods.
-    Empty,
+    Empty {
+        number: 4, label: "empty", kind: "empty", summary: "not needed", budgets: Some(DisruptionReason::Empty),
+    }
     /// It does not match its NodePool any more.
-    Drifted,
+    Drifted {
+        number: 5, label: "drifted", kind: "drift", summary: "does not match its NodePool",
+        budgets: Some(DisruptionReason::Drifted),
+    }
     /// Its pods fit elsewhere at a lower price.
-    Underutilized,
+    Underutilized {
+        number: 6, label: "underutilized", kind: "consolidation", summary: "pods fit elsewhere at a lower price",
+        budgets: Some(DisruptionReason::Underutilized),
+    }
 }
 
 impl RemovalReason {
+    /// Its number in the decision log.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.facts().number
+    }
+
+    /// The reason with this number in the decision log; `None` for a number that no reason has.
+    #[must_use]
+    pub fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.number() == number)
+    }
+
+    /// Its name: `HoldEnded`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// The label `reason` of metrics: `hold_ended`.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        self.facts().label
+    }
+
+    /// The kind of decisions for it: `hold-ended`.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        self.facts().kind
+    }
+
+    /// Why nodes are removed, in summaries of decisions: `its hold has ended`.
+    #[must_use]
+    pub const fn summary(self) -> &'static str {
+        self.facts().summary
+    }
+
     /// The reason as budgets name it; `None` for a forceful reason, which no budget limits.
     #[must_use]
-    pub fn disruption_reason(self) -> Option<DisruptionReason> {
-        match self {
-            Self::Interrupted
-            | Self::Rebalanced
-            | Self::Unhealthy
-            | Self::Expired
-            | Self::Surplus
-            | Self::HoldEnded => None,
-            Self::Repaired => Some(DisruptionReason::Unhealthy),
-            Self::Empty => Some(DisruptionReason::Empty),
-            Self::Drifted => Some(DisruptionReason::Drifted),
-            Self::Underutilized => Some(DisruptionReason::Underutilized),
-        }
+    pub const fn disruption_reason(self) -> Option<DisruptionReason> {
+        self.facts().budgets
     }
 
     /// Whether the node is removed whatever its pods need: no budget, PodDisruptionBudget or
@@ -64,22 +145,17 @@ impl RemovalReason {
     pub fn is_urgent(self) -> bool {
         self == Self::Interrupted
     }
+
+    /// Whether the node is removed only while no pod is on it that would run elsewhere again.
+    #[must_use]
+    pub fn requires_empty_node(self) -> bool {
+        matches!(self, Self::Empty | Self::HoldEnded)
+    }
 }
 
 impl fmt::Display for RemovalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Interrupted => "Interrupted",
-            Self::Rebalanced => "Rebalanced",
-            Self::Unhealthy => "Unhealthy",
-            Self::Expired => "Expired",
-            Self::Surplus => "Surplus",
-            Self::HoldEnded => "HoldEnded",
-            Self::Repaired => "Repaired",
-            Self::Empty => "Empty",
-            Self::Drifted => "Drifted",
-            Self::Underutilized => "Underutilized",
-        })
+        f.write_str(self.as_str())
     }
 }
 
@@ -361,6 +437,29 @@ mod tests {
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+    #[test]
+    fn what_logs_and_metrics_have_of_a_reason_stays() {
+        let known = [
+            (0, "Interrupted", "interrupted", "interruption"),
+            (1, "Unhealthy", "unhealthy", "repair"),
+            (2, "Expired", "expired", "expiration"),
+            (3, "Surplus", "surplus", "static-scale-down"),
+            (4, "Empty", "empty", "empty"),
+            (5, "Drifted", "drifted", "drift"),
+            (6, "Underutilized", "underutilized", "consolidation"),
+            (7, "Rebalanced", "rebalanced", "rebalance"),
+            (8, "Repaired", "unhealthy", "voluntary-repair"),
+            (9, "HoldEnded", "hold_ended", "hold-ended"),
+        ];
+        assert_eq!(RemovalReason::ALL.len(), known.len());
+        for (number, name, label, kind) in known {
+            let reason = RemovalReason::of_number(number).unwrap();
+            let found = (reason.number(), reason.as_str(), reason.label(), reason.kind());
+            assert_eq!(found, (number, name, label, kind));
+        }
+        assert_eq!(RemovalReason::of_number(10), None);
+    }
 
     /// A ready pod that started 600 s ago.
     fn pod() -> RemovalPod {

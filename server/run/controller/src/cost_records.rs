@@ -163,8 +163,7 @@ impl CostRecords {
 
 /// Whether a decision removes its machines to save their price.
 fn saves(decision: &Decision) -> bool {
-    matches!(decision.reason, DecisionReason::Disruption(method)
-        if matches!(method.removal, RemovalReason::Empty | RemovalReason::Underutilized))
+    matches!(decision.reason, DecisionReason::Disruption(RemovalReason::Empty | RemovalReason::Underutilized))
 }
 
 /// The machines that a decision removes to save their price, at once or when they are replaced.
@@ -178,11 +177,10 @@ fn saved_machines(decision: &Decision) -> impl Iterator<Item = &ClaimName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disruption::{EMPTY, EXPIRATION};
     use crate::{DecisionId, Removal};
     use cluster::testing::text;
 
-    fn removing(id: u64, claim: &str, reason: crate::MethodReason) -> Decision {
+    fn removing(id: u64, claim: &str, reason: RemovalReason) -> Decision {
         let removal = Removal { claim: text(claim), node: text("n"), reason: text("") };
         let at = Timestamp::from_millis(i64::try_from(id).unwrap_or_default());
         let decision = Decision::new(DecisionId(id), text("c"), DecisionReason::Disruption(reason), 0, at);
@@ -193,15 +191,15 @@ mod tests {
     fn the_decision_counts_by_which_a_machine_goes() {
         let mut records = CostRecords::default();
         let number = |records: &CostRecords, claim: &str| records.removed_by(&text(claim)).map(|saving| saving.number);
-        records.note_decision(&removing(1, "a", EMPTY));
-        records.note_decision(&removing(2, "b", EMPTY));
+        records.note_decision(&removing(1, "a", RemovalReason::Empty));
+        records.note_decision(&removing(2, "b", RemovalReason::Empty));
         assert_eq!((number(&records, "a"), number(&records, "b")), (Some(1), Some(2)));
         // Both were not carried out. One is decided again, and the other expires.
-        records.note_decision(&removing(3, "a", EMPTY));
-        records.note_decision(&removing(4, "b", EXPIRATION));
+        records.note_decision(&removing(3, "a", RemovalReason::Empty));
+        records.note_decision(&removing(4, "b", RemovalReason::Expired));
         assert_eq!((number(&records, "a"), number(&records, "b")), (Some(1), None));
         // A shadow decision removes nothing.
-        records.note_decision(&Decision { shadow: true, ..removing(5, "c", EMPTY) });
+        records.note_decision(&Decision { shadow: true, ..removing(5, "c", RemovalReason::Empty) });
         assert_eq!(number(&records, "c"), None);
     }
 }

@@ -21,7 +21,7 @@ pub enum DecisionReason {
     /// Pods are pending, or a NodePool has fewer nodes than its replicas.
     Provision,
     Hold,
-    Disruption(MethodReason),
+    Disruption(RemovalReason),
 }
 
 impl DecisionReason {
@@ -31,7 +31,7 @@ impl DecisionReason {
         match self {
             Self::Provision => "provision",
             Self::Hold => "hold",
-            Self::Disruption(reason) => reason.kind,
+            Self::Disruption(reason) => reason.kind(),
         }
     }
 
@@ -39,32 +39,6 @@ impl DecisionReason {
     #[must_use]
     pub fn is_urgent(self) -> bool {
         matches!(self, Self::Disruption(reason) if reason.is_urgent())
-    }
-}
-
-/// Why a disruption method removes nodes, and how its decisions are named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct MethodReason {
-    /// Kind of its decisions in the decision log, the API and the dashboard.
-    pub kind: &'static str,
-    /// Why the nodes are removed, in summaries of its decisions.
-    pub summary: &'static str,
-    /// What the verifier judges its removals by. Budgets do not hold a forceful reason back
-    /// (Karpenter: graceful and forceful methods), and guardrails do not hold an urgent one back.
-    pub removal: RemovalReason,
-}
-
-impl MethodReason {
-    /// Whether budgets do not hold its removals back.
-    #[must_use]
-    pub fn is_forceful(self) -> bool {
-        self.removal.is_forceful()
-    }
-
-    /// Whether neither budgets nor guardrails hold its removals back.
-    #[must_use]
-    pub fn is_urgent(self) -> bool {
-        self.removal.is_urgent()
     }
 }
 

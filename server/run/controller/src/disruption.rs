@@ -11,9 +11,8 @@
 //!
 //! [Consolidation](consolidation) is chosen by a plan of disruption, which is requested as plans of pods are.
 //!
-//! Reading order: [`method`] (the interface), [`selection`] (what a method selects from, as values), [`methods`] (the registry) with
-//! [`methods::drift`], [`methods::consolidation`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`], [`methods::voluntary_repair`],
-//! [`methods::static_scale_down`], [`methods::hold_ended`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
+//! Reading order: [`method`] (the interface), [`selection`] (what a method selects from, as values), [`methods`] (the registry,
+//! and a file for each method) with [`interruptions`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
 //! [`replace_first`], [`replacements`], [`replacement_backoff`], [`replacement_records`] and [`replacement_recovery`] (capacity before a removal), [`consolidation`],
 //! [`plan_input`], [`consolidation_check`] and `taken_room` (plans of disruption), [`queue`] (decisions that
@@ -46,18 +45,8 @@ pub mod selection;
 pub(crate) mod settings;
 mod taken_room;
 
-pub use methods::consolidation::CONSOLIDATION;
-pub use methods::drift::DRIFT;
-pub use methods::emptiness::EMPTY;
-pub use methods::expiration::EXPIRATION;
 pub(crate) use methods::expiration::expiry_of;
-pub use methods::hold_ended::HOLD_ENDED;
-pub use methods::interruption::INTERRUPTION;
-pub use methods::rebalance::REBALANCE;
-pub use methods::repair::REPAIR;
 pub(crate) use methods::repair::repair_of;
-pub use methods::static_scale_down::STATIC_SCALE_DOWN;
-pub use methods::voluntary_repair::VOLUNTARY_REPAIR;
 pub(crate) use notices::Notices;
 pub(crate) use queue::DecisionQueue;
 pub(crate) use replacement_records::ReplacementRecords;
@@ -220,7 +209,7 @@ impl Disruption {
         let mut next_checks = Vec::new();
         for method in methods::in_passes().filter(|method| plan_due.is_none() || method.reason().is_forceful()) {
             let input = method.read(&view);
-            match method.reason().removal {
+            match method.reason() {
                 RemovalReason::Empty => self.eligible.0 = input.eligible(),
                 RemovalReason::Drifted => self.eligible.1 = input.eligible(),
                 _ => {}

@@ -77,11 +77,8 @@ pub mod unavailable_offerings;
 pub mod view;
 
 pub use cluster_controller::ClusterController;
-pub use decision::{
-    ClaimOrder, Decision, DecisionId, DecisionReason, MethodReason, OutgoingNode, PlannedMachine, UnplacedPod,
-};
+pub use decision::{ClaimOrder, Decision, DecisionId, DecisionReason, OutgoingNode, PlannedMachine, UnplacedPod};
 pub use decision_input::{DecisionAnswer, DecisionInput};
-pub use disruption::methods::method_reasons;
 pub use disruption::settings::{DisruptionSettings, RebalanceRecommendations, RepairMode};
 pub use effect::{ClusterCall, Effect, Instruction, InstructionId, PodNomination};
 pub use event::{ClusterEvent, Event, Inspection, Launched, NoticeAnswer, RegionEvent};

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::Decision;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
 use crate::cost_records::CostRecords;
-use crate::disruption::CONSOLIDATION;
 use crate::history::History;
-use crate::{Decision, MethodReason};
 use cluster::{ClusterState, DecidedMoves, MovedPart, PodRecord};
 use cost::{MovedShare, SavingDecision};
+use model::removal::RemovalReason;
 use model::resources::PODS;
 use model::{ClaimName, PodKey, Resources, Timestamp};
 
@@ -39,12 +39,12 @@ pub(crate) fn record_pods_moved_again(claim: &ClaimName, ctx: &Context<'_>, stat
 /// What the removal of a machine by `decision` moves; `None` if nothing need be known of it.
 pub(crate) fn moves_of_removal(
     claim: &ClaimName,
-    (reason, decision): (MethodReason, SavingDecision),
+    (reason, decision): (RemovalReason, SavingDecision),
     now: Timestamp,
     cost_records: &CostRecords,
     state: &ClusterState,
 ) -> Option<DecidedMoves> {
-    let moves = if reason == CONSOLIDATION {
+    let moves = if reason == RemovalReason::Underutilized {
         // A machine that is replaced first goes by the decision that launches for it.
         let saving = cost_records.removed_by(claim).unwrap_or(decision);
         state.moves_of(claim, Some(saving), now)

@@ -9,6 +9,7 @@ use cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use model::input::PlanningInput;
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::plan::{Plan, PlanReport, PlannedNode};
+use model::removal::RemovalReason;
 use model::{
     CapacityType, ClusterFacts, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, PriorityLane, RefusalCause,
     RefusedOption, Resources, Taint, Text, Timestamp,
@@ -502,7 +503,7 @@ fn an_empty_node_is_drained_terminated_and_deleted_in_this_order() {
     assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(29_999))).len(), 0);
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(30_000));
     let decision = decided(&effects)[0].clone();
-    let reason = DecisionReason::Disruption(disruption::EMPTY);
+    let reason = DecisionReason::Disruption(RemovalReason::Empty);
     assert_eq!((decision.reason, decision.removals[0].claim.as_ref()), (reason, "m0"));
     let effects = recorded(&mut controller, &decision, 30_100);
     let sent = instructions(&effects);

@@ -3,6 +3,7 @@
 use decision_log::replay::{LogReader, RecordedPlan};
 use fleetwright_proto::v1;
 use model::disruption_plan::Command;
+use model::removal::RemovalReason;
 use serde::Serialize;
 use store::Archive;
 use store::lease::Scope;
@@ -24,7 +25,7 @@ const SEARCHED: usize = 20_000;
 const PLANS_READ: usize = 20;
 
 /// The kind of decisions by consolidation.
-const CONSOLIDATION: &str = "consolidation";
+const CONSOLIDATION: &str = RemovalReason::Underutilized.kind();
 
 /// Why a node went, or leaves.
 #[derive(Debug, Serialize)]

@@ -89,8 +89,8 @@ fn grouped<'d>(nodes: impl Iterator<Item = One<'d>>) -> Vec<v1::DecisionNodes> {
 
 #[cfg(test)]
 mod tests {
-    use controller::disruption::CONSOLIDATION;
     use controller::{DecisionId, DecisionReason};
+    use model::removal::RemovalReason;
     use model::{MicroUsd, PodKey, Timestamp};
 
     use super::*;
@@ -108,7 +108,13 @@ mod tests {
     }
 
     fn decision() -> Decision {
-        Decision::new(DecisionId(17), "shop".into(), DecisionReason::Disruption(CONSOLIDATION), 1, Timestamp::default())
+        Decision::new(
+            DecisionId(17),
+            "shop".into(),
+            DecisionReason::Disruption(RemovalReason::Underutilized),
+            1,
+            Timestamp::default(),
+        )
     }
 
     #[test]

@@ -214,12 +214,7 @@ fn pool_resources(usage: &Resources, limits: &Resources) -> Vec<v1::PoolResource
 /// A NodePool that exists, without its name and what its machines are in sum.
 fn pool(pool: &PoolView) -> v1::Pool {
     let allowance = |(reason, nodes): &(DisruptionReason, usize)| {
-        let reason = match reason {
-            DisruptionReason::Empty => v1::DisruptionReason::Empty,
-            DisruptionReason::Drifted => v1::DisruptionReason::Drifted,
-            DisruptionReason::Underutilized => v1::DisruptionReason::Underutilized,
-            DisruptionReason::Unhealthy => v1::DisruptionReason::Unhealthy,
-        };
+        let reason = enum_values::disruption_reason(reason.as_str());
         v1::DisruptionAllowance { reason: reason.into(), node_count: number(*nodes) }
     };
     v1::Pool {

@@ -109,7 +109,7 @@ fn present_node(cluster: &str, node: PresentNode) -> v1::PresentNode {
 
 fn verdict(verdict: Verdict) -> v1::NodeVerdict {
     v1::NodeVerdict {
-        reason: enum_values::disruption_reason(verdict.reason).into(),
+        reason: enum_values::disruption_reason(verdict.reason.as_str()).into(),
         evidence: verdict.evidence.to_string(),
         blocks: verdict.by.into_iter().map(block).collect(),
     }

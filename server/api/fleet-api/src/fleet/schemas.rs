@@ -9,54 +9,14 @@ use prost_types::Timestamp;
 /// Rows of a page of every list.
 const PAGE_SIZES: PageSizes = PageSizes { default: 100, maximum: 1_000 };
 
-const STAGES: &[&str] = &[
-    "NODE_STAGE_UNSPECIFIED",
-    "NODE_STAGE_LAUNCHING",
-    "NODE_STAGE_BOOTING",
-    "NODE_STAGE_REGISTERED",
-    "NODE_STAGE_READY",
-    "NODE_STAGE_DELETING",
-    "NODE_STAGE_NOT_READY",
-];
-
-const POD_STATES: &[&str] =
-    &["POD_STATE_UNSPECIFIED", "POD_STATE_WAITING", "POD_STATE_PLANNED", "POD_STATE_UNSCHEDULABLE"];
-
-const CAPACITY_TYPES: &[&str] =
-    &["CAPACITY_TYPE_UNSPECIFIED", "CAPACITY_TYPE_ON_DEMAND", "CAPACITY_TYPE_SPOT", "CAPACITY_TYPE_RESERVED"];
-
-const DECISION_KINDS: &[&str] = &[
-    "DECISION_KIND_UNSPECIFIED",
-    "DECISION_KIND_PROVISION",
-    "DECISION_KIND_HOLD",
-    "DECISION_KIND_EMPTY",
-    "DECISION_KIND_CONSOLIDATION",
-    "DECISION_KIND_DRIFT",
-    "DECISION_KIND_EXPIRATION",
-    "DECISION_KIND_INTERRUPTION",
-    "DECISION_KIND_REBALANCE",
-    "DECISION_KIND_REPAIR",
-    "DECISION_KIND_VOLUNTARY_REPAIR",
-    "DECISION_KIND_STATIC_SCALE_DOWN",
-    "DECISION_KIND_HOLD_ENDED",
-];
-
-const HOLD_KINDS: &[&str] = &["HOLD_KIND_UNSPECIFIED", "HOLD_KIND_DEDICATED", "HOLD_KIND_SHARED"];
-
-const HOLD_STATES: &[&str] = &[
-    "HOLD_STATE_UNSPECIFIED",
-    "HOLD_STATE_PENDING",
-    "HOLD_STATE_ACTIVE",
-    "HOLD_STATE_COMMITTED",
-    "HOLD_STATE_RELEASED",
-    "HOLD_STATE_EXPIRED",
-    "HOLD_STATE_FAILED",
-];
-
-const SEVERITIES: &[&str] = &["SEVERITY_UNSPECIFIED", "SEVERITY_INFO", "SEVERITY_WARNING", "SEVERITY_CRITICAL"];
-
 fn millis(time: Option<&Timestamp>) -> Option<i64> {
     time.map(api_messages::to_millis)
+}
+
+/// The names of all values of an enum, in the order of their numbers, which are less than 256. They live as long as the
+/// schemas, which end with the program.
+fn names<E: TryFrom<i32>>(name: fn(&E) -> &'static str) -> &'static [&'static str] {
+    (0..256).filter_map(|number| Some(name(&E::try_from(number).ok()?))).collect::<Vec<_>>().leak()
 }
 
 /// `None` if it is empty: the resource has no value for the field.
@@ -115,8 +75,10 @@ pub(crate) static NODES: LazyLock<Schema<v1::Node>> = LazyLock::new(|| {
         .text("provider_id", |row| text(&row.provider_id))
         .text("instance_type", |row| text(&row.instance_type))
         .text("zone", |row| text(&row.zone))
-        .enumeration("capacity_type", CAPACITY_TYPES, |row| Some(row.capacity_type().as_str_name()))
-        .enumeration("stage", STAGES, |row| Some(row.stage().as_str_name()))
+        .enumeration("capacity_type", names(v1::CapacityType::as_str_name), |row| {
+            Some(row.capacity_type().as_str_name())
+        })
+        .enumeration("stage", names(v1::NodeStage::as_str_name), |row| Some(row.stage().as_str_name()))
         .timestamp("stage_time", |row| millis(row.stage_time.as_ref()))
         .timestamp("create_time", |row| millis(row.create_time.as_ref()))
         .int("price_micro_usd_per_hour", |row| Some(row.price_micro_usd_per_hour))
@@ -133,7 +95,7 @@ pub static PODS: LazyLock<Schema<v1::Pod>> = LazyLock::new(|| {
     Schema::new("pods", PAGE_SIZES, "name", |row: &v1::Pod| &row.name)
         .text("uid", |row| text(&row.uid))
         .timestamp("create_time", |row| millis(row.create_time.as_ref()))
-        .enumeration("state", POD_STATES, |row| Some(row.state().as_str_name()))
+        .enumeration("state", names(v1::PodState::as_str_name), |row| Some(row.state().as_str_name()))
         .text("planned_node", |row| text(&row.planned_node))
         .texts("reasons.code", |row, index| row.reasons.get(index).map(|reason| &*reason.code))
         .texts("reasons.pool", |row, index| row.reasons.get(index).map(|reason| &*reason.pool))
@@ -144,7 +106,7 @@ pub static PODS: LazyLock<Schema<v1::Pod>> = LazyLock::new(|| {
 pub(crate) static DECISIONS: LazyLock<Schema<v1::Decision>> = LazyLock::new(|| {
     Schema::new("decisions", PAGE_SIZES, "name", |row: &v1::Decision| &row.name)
         .timestamp("decide_time", |row| millis(row.decide_time.as_ref()))
-        .enumeration("kind", DECISION_KINDS, |row| Some(row.kind().as_str_name()))
+        .enumeration("kind", names(v1::DecisionKind::as_str_name), |row| Some(row.kind().as_str_name()))
         .text("summary", |row| text(&row.summary))
         .text("trace_id", |row| text(&row.trace_id))
         .int("moved_pod_count", count!(moved_pod_count))
@@ -157,9 +119,9 @@ pub(crate) static HOLDS: LazyLock<Schema<v1::Hold>> = LazyLock::new(|| {
     Schema::new("holds", PAGE_SIZES, "name", |row: &v1::Hold| &row.name)
         .text("cluster", |row| text(&row.cluster))
         .text("creator", |row| text(&row.creator))
-        .enumeration("kind", HOLD_KINDS, |row| Some(row.kind().as_str_name()))
+        .enumeration("kind", names(v1::HoldKind::as_str_name), |row| Some(row.kind().as_str_name()))
         .boolean("guaranteed", |row| Some(row.guaranteed))
-        .enumeration("state", HOLD_STATES, |row| Some(row.state().as_str_name()))
+        .enumeration("state", names(v1::HoldState::as_str_name), |row| Some(row.state().as_str_name()))
         .timestamp("create_time", |row| millis(row.create_time.as_ref()))
         .timestamp("expire_time", |row| millis(row.expire_time.as_ref()))
         .timestamp("commit_time", |row| millis(row.commit_time.as_ref()))
@@ -169,7 +131,7 @@ pub(crate) static HOLDS: LazyLock<Schema<v1::Hold>> = LazyLock::new(|| {
 
 pub(crate) static PROBLEMS: LazyLock<Schema<v1::Problem>> = LazyLock::new(|| {
     Schema::new("problems", PAGE_SIZES, "name", |row: &v1::Problem| &row.name)
-        .enumeration("severity", SEVERITIES, |row| Some(row.severity().as_str_name()))
+        .enumeration("severity", names(v1::Severity::as_str_name), |row| Some(row.severity().as_str_name()))
         .text("code", |row| text(&row.code))
         .text("resource", |row| text(&row.resource))
         .text("summary", |row| text(&row.summary))
@@ -183,37 +145,12 @@ pub(crate) static OFFERINGS: LazyLock<Schema<v1::Offering>> = LazyLock::new(|| {
         .text("scope", |row| text(&row.scope))
         .text("instance_type", |row| text(&row.instance_type))
         .text("zone_id", |row| text(&row.zone_id))
-        .enumeration("capacity_type", CAPACITY_TYPES, |row| Some(row.capacity_type().as_str_name()))
+        .enumeration("capacity_type", names(v1::CapacityType::as_str_name), |row| {
+            Some(row.capacity_type().as_str_name())
+        })
         .int("min_count", count!(min_count))
         .int("failure_count", count!(failure_count))
         .timestamp("refuse_time", |row| millis(row.refuse_time.as_ref()))
         .timestamp("exclude_until_time", |row| millis(row.exclude_until_time.as_ref()))
         .text("reason", |row| text(&row.reason))
 });
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn has_all_names(known: &[&str], name_of: impl Fn(i32) -> Option<&'static str>) {
-        for (number, name) in known.iter().enumerate() {
-            assert_eq!(name_of(i32::try_from(number).unwrap()), Some(*name));
-        }
-        assert_eq!(name_of(i32::try_from(known.len()).unwrap()), None);
-    }
-
-    #[test]
-    fn the_names_of_enums_are_those_of_the_protocol() {
-        has_all_names(STAGES, |number| v1::NodeStage::try_from(number).ok().map(|value| value.as_str_name()));
-        has_all_names(POD_STATES, |number| v1::PodState::try_from(number).ok().map(|value| value.as_str_name()));
-        has_all_names(CAPACITY_TYPES, |number| {
-            v1::CapacityType::try_from(number).ok().map(|value| value.as_str_name())
-        });
-        has_all_names(DECISION_KINDS, |number| {
-            v1::DecisionKind::try_from(number).ok().map(|value| value.as_str_name())
-        });
-        has_all_names(HOLD_KINDS, |number| v1::HoldKind::try_from(number).ok().map(|value| value.as_str_name()));
-        has_all_names(HOLD_STATES, |number| v1::HoldState::try_from(number).ok().map(|value| value.as_str_name()));
-        has_all_names(SEVERITIES, |number| v1::Severity::try_from(number).ok().map(|value| value.as_str_name()));
-    }
-}

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use controller::disruption::CONSOLIDATION;
 use controller::{Decision, DecisionReason, PlannedMachine, UnplacedPod};
 use model::plan::Reason;
+use model::removal::RemovalReason;
 
 /// Names in a line for equal reasons.
 const NAMES_SHOWN: usize = 3;
@@ -71,7 +71,7 @@ fn replaced(decision: &Decision) -> String {
 }
 
 fn is_consolidation(decision: &Decision) -> bool {
-    matches!(decision.reason, DecisionReason::Disruption(reason) if reason == CONSOLIDATION)
+    decision.reason == DecisionReason::Disruption(RemovalReason::Underutilized)
 }
 
 /// The instance type that a launch is planned with.
@@ -90,7 +90,7 @@ fn counted<K: Ord + Display>(kinds: impl Iterator<Item = K>) -> String {
 
 fn removed(decision: &Decision) -> String {
     let why = match decision.reason {
-        DecisionReason::Disruption(reason) => reason.summary,
+        DecisionReason::Disruption(reason) => reason.summary(),
         DecisionReason::Provision | DecisionReason::Hold => "not needed",
     };
     let first = decision.removals.first().map_or("", |removal| removal.node.as_ref());
@@ -209,7 +209,7 @@ mod tests {
     }
 
     fn consolidation() -> Decision {
-        let reason = DecisionReason::Disruption(CONSOLIDATION);
+        let reason = DecisionReason::Disruption(RemovalReason::Underutilized);
         Decision::new(DecisionId(17), "shop".into(), reason, 1, Timestamp::default())
     }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::consolidation_check::{Facts, is_outdated};
 use super::consolidation_schedule::PendingConsolidation;
 use super::method::DisruptionView;
-use super::methods::consolidation::{CONSOLIDATION, ConsolidatableNodes, consolidatable};
+use super::methods::consolidation::{ConsolidatableNodes, consolidatable};
 use super::plan_input::{build, candidates};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
@@ -139,14 +139,14 @@ impl ClusterController {
             let why = "the limits of a NodePool leave no room for the new machines";
             return self.note_rejected_plan(&removals, Rejection::Scheduling, why, ctx.now);
         }
-        if ctx.settings.is_shadow_removal(&self.cluster, CONSOLIDATION.removal) {
-            let removals = self.limit_removals(removals, CONSOLIDATION.removal, ctx);
-            let (reason, basis) = (DecisionReason::Disruption(CONSOLIDATION), basis(request, planned));
+        if ctx.settings.is_shadow_removal(&self.cluster, RemovalReason::Underutilized) {
+            let removals = self.limit_removals(removals, RemovalReason::Underutilized, ctx);
+            let (reason, basis) = (DecisionReason::Disruption(RemovalReason::Underutilized), basis(request, planned));
             let input = ShadowInput::Plan(basis.map(Arc::new));
             return self.record_shadow(shadow_removals(reason, &removals, input, ctx, &self.claims, &self.state), ctx);
         }
         let view = self.step_view(ctx.now);
-        if removals.iter().all(|removal| view.may_remove(&removal.claim, CONSOLIDATION.removal, ctx)) {
+        if removals.iter().all(|removal| view.may_remove(&removal.claim, RemovalReason::Underutilized, ctx)) {
             self.apply_consolidation(request, planned, &removals, ctx);
         }
     }
@@ -203,7 +203,7 @@ impl ClusterController {
         );
         self.disruption.consolidation.idle = None;
         self.disruption.mark_changed();
-        let reason = DecisionReason::Disruption(CONSOLIDATION);
+        let reason = DecisionReason::Disruption(RemovalReason::Underutilized);
         let decision = Decision {
             price_date: price_date(&launches, &self.state),
             launches,

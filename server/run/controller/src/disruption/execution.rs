@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::method::{DisruptionView, Method};
 use super::selection::{RemovalAnswer, RemovalCheck, RemovalRecord};
-use super::{CONSOLIDATION, DecisionQueue, Disruption, Pass, Proposal, Selected, methods};
+use super::{DecisionQueue, Disruption, Pass, Proposal, Selected, methods};
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::disruption::decision_recorder::new_decision;
@@ -63,8 +63,8 @@ impl ClusterController {
         let replacements: Vec<Removal> = proposal.replacements.iter().map(|planned| planned.removal.clone()).collect();
         let (mut removals, basis) = self.check_removals(proposal, ctx);
         let basis = basis.map(Arc::new);
-        if ctx.settings.is_shadow_removal(&self.cluster, method.reason().removal) {
-            removals.extend(self.limit_removals(replacements, method.reason().removal, ctx));
+        if ctx.settings.is_shadow_removal(&self.cluster, method.reason()) {
+            removals.extend(self.limit_removals(replacements, method.reason(), ctx));
             let input = ShadowInput::Removal(basis);
             return self.record_shadow(shadow_removals(reason, &removals, input, ctx, &self.claims, &self.state), ctx);
         }
@@ -95,9 +95,9 @@ impl ClusterController {
     fn check_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> (Vec<Removal>, Option<RemovalRecord>) {
         let Proposal { method, selected, removals, drain_terms, .. } = proposal;
         let reason = method.reason();
-        let removals = keep_annotations(removals, reason.removal, &self.state, &self.decisions);
-        let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, reason.removal, ctx) };
-        let (removals, check) = self.verify(removals, reason.removal, drain_terms.deadline, ctx);
+        let removals = keep_annotations(removals, reason, &self.state, &self.decisions);
+        let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, reason, ctx) };
+        let (removals, check) = self.verify(removals, reason, drain_terms.deadline, ctx);
         let decided = removals.iter().map(|removal| removal.claim.clone()).collect();
         let basis = selected.map(|selected| {
             let Selected { input, selection } = *selected;
@@ -152,7 +152,7 @@ impl ClusterController {
         let terms = method.drain_terms(&view_of(&self.state, &self.decisions, &self.disruption, ctx));
         for removal in &decision.removals {
             if valid.contains(&removal.claim)
-                && self.step_view(ctx.now).may_remove(&removal.claim, method.reason().removal, ctx)
+                && self.step_view(ctx.now).may_remove(&removal.claim, method.reason(), ctx)
             {
                 self.begin_removal(method, decision.id, removal, terms, ctx);
             } else {
@@ -170,15 +170,15 @@ impl ClusterController {
         terms: DrainTerms,
         ctx: &mut Context<'_>,
     ) {
-        if let Some(reason) = method.reason().removal.disruption_reason() {
+        if let Some(reason) = method.reason().disruption_reason() {
             self.status_reporter.record_disruption(removal.claim.clone(), reason.as_str());
         }
         record_replaced(&removal.claim, &mut self.disruption, &self.claims, &self.state);
-        if method.reason() == CONSOLIDATION {
+        if method.reason() == RemovalReason::Underutilized {
             let moves = self.state.moves_of(&removal.claim, self.history.costs.removed_by(&removal.claim), ctx.now);
             self.state.record_moves(moves, ctx.settings.consolidation.move_interval, ctx.now);
         }
-        match method.reason().removal {
+        match method.reason() {
             RemovalReason::Expired => {
                 await_replacement_of_expired(&removal.claim, ctx, &mut self.guardrails, &self.state)
             }

@@ -7,15 +7,16 @@ use super::replacement_backoff::ReplacementBackoff;
 pub(crate) use super::selection::{BlockedRepair, PlannedReplacement, Selection};
 use super::selection::{MachineNames, SelectionFacts, SelectionInput};
 use super::settings::RepairMode;
+use crate::FeatureGates;
 use crate::nodeclaim::DrainTerms;
-use crate::{FeatureGates, MethodReason};
 use cluster::{ClaimRecord, ClusterState};
+use model::removal::RemovalReason;
 use model::{BudgetLimit, ClaimName, Millis, Text, Timestamp};
 
 /// A disruption method (Karpenter: disruption methods).
 pub(crate) trait Method: Debug + Sync {
     /// Why it removes nodes. This names its decisions, and says whether it is graceful or forceful.
-    fn reason(&self) -> MethodReason;
+    fn reason(&self) -> RemovalReason;
 
     /// What it selects from as of `view`.
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput;
@@ -28,11 +29,14 @@ pub(crate) trait Method: Debug + Sync {
 
     /// Its input with `facts`, at the time of `view`.
     fn input(&self, view: &DisruptionView<'_>, facts: SelectionFacts) -> SelectionInput {
-        SelectionInput { reason: self.reason().removal, now: view.now, later: None, facts }
+        SelectionInput { reason: self.reason(), now: view.now, later: None, facts }
     }
 
     /// How the Nodes are drained whose removal begins at the time of `view`.
-    fn drain_terms(&self, view: &DisruptionView<'_>) -> DrainTerms;
+    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
+        // The agent's watch may lack pods: it has the API server list them before it drains.
+        DrainTerms { only_if_empty: self.reason().requires_empty_node(), ..DrainTerms::default() }
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -16,9 +16,9 @@ pub(crate) mod static_scale_down;
 pub(crate) mod voluntary_repair;
 
 use super::method::Method;
-use crate::{DecisionReason, MethodReason};
+use crate::DecisionReason;
 
-/// All methods. In a pass, those that are not urgent run in this order, which is that of the precedence of
+/// The method of each reason. In a pass, those that are not urgent run in this order, which is that of the precedence of
 /// their reasons.
 static METHODS: &[&dyn Method] = &[
     &interruption::Interruption,
@@ -43,11 +43,6 @@ pub(super) fn urgent() -> impl Iterator<Item = &'static dyn Method> {
     METHODS.iter().copied().filter(|method| method.reason().is_urgent())
 }
 
-/// Why the methods remove nodes, each with the kind of its decisions.
-pub fn method_reasons() -> impl Iterator<Item = MethodReason> {
-    METHODS.iter().map(|method| method.reason())
-}
-
 /// The method whose decisions have this reason; `None` for provisioning.
 pub(super) fn method_of(reason: DecisionReason) -> Option<&'static dyn Method> {
     METHODS.iter().copied().find(|method| reason == DecisionReason::Disruption(method.reason()))
@@ -55,24 +50,11 @@ pub(super) fn method_of(reason: DecisionReason) -> Option<&'static dyn Method> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::disruption::method::DisruptionView;
     use cluster::ClusterState;
     use model::Timestamp;
-
-    #[test]
-    fn every_method_has_decisions_of_its_own_kind() {
-        let kinds: BTreeSet<&str> = METHODS.iter().map(|method| method.reason().kind).collect();
-        assert_eq!(kinds.len(), METHODS.len());
-        assert!(!kinds.contains(DecisionReason::Provision.as_str()));
-        for method in METHODS {
-            let found = method_of(DecisionReason::Disruption(method.reason()));
-            assert_eq!(found.map(|method| method.reason()), Some(method.reason()));
-        }
-        assert!(method_of(DecisionReason::Provision).is_none());
-    }
+    use model::removal::RemovalReason;
 
     #[test]
     fn only_forceful_removals_have_a_deadline_of_their_own() {
@@ -84,8 +66,8 @@ mod tests {
     }
 
     #[test]
-    fn methods_run_in_the_order_of_the_precedence_of_their_reasons() {
-        let reasons: Vec<_> = METHODS.iter().map(|method| method.reason().removal).collect();
-        assert!(reasons.is_sorted());
+    fn each_reason_has_a_method_in_the_order_of_precedence() {
+        let reasons: Vec<_> = METHODS.iter().map(|method| method.reason()).collect();
+        assert_eq!(reasons, RemovalReason::ALL);
     }
 }

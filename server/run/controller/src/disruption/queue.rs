@@ -64,14 +64,14 @@ impl DecisionQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disruption::EMPTY;
     use crate::{DecisionReason, Removal};
     use cluster::testing::text;
     use model::Timestamp;
+    use model::removal::RemovalReason;
 
     fn removing(id: u64, claims: &[&str]) -> Decision {
         let removals = claims.iter().map(|claim| Removal { claim: text(claim), node: text("n"), reason: text("") });
-        let reason = DecisionReason::Disruption(EMPTY);
+        let reason = DecisionReason::Disruption(RemovalReason::Empty);
         let decision = Decision::new(DecisionId(id), text("c"), reason, 0, Timestamp::default());
         Decision { removals: removals.collect(), ..decision }
     }

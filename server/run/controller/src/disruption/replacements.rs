@@ -76,7 +76,7 @@ impl ClusterController {
     /// Begins the replacements of `proposal` that guardrails admit, and has the pods of those under way
     /// planned when they may move.
     fn begin_replacements(&mut self, proposal: &Proposal, ctx: &mut Context<'_>) {
-        let (planned, reason) = (&proposal.replacements, proposal.method.reason().removal);
+        let (planned, reason) = (&proposal.replacements, proposal.method.reason());
         let Some(voluntary) = reason.disruption_reason().filter(|_| !self.guardrails.is_quarantined()) else { return };
         // One that failed just now is not begun again.
         let is_new = |removal: &&Removal| {

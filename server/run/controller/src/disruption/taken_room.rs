@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use super::CONSOLIDATION;
 use crate::disruption::DecisionQueue;
 use crate::nodeclaim::NodeClaims;
 use crate::{DecisionId, DecisionReason};
 use cluster::{ClusterState, PodRecord, Target};
+use model::removal::RemovalReason;
 use model::{ClaimName, NodeName, Timestamp};
 
 /// Whether the machine of `claim` has pods that run on `node` and no others.
@@ -47,6 +47,6 @@ pub(crate) fn still_saves(
 
 /// The decisions of consolidation: what they launched is counted in what they save.
 pub(crate) fn consolidations(decisions: &DecisionQueue) -> BTreeSet<DecisionId> {
-    let reason = DecisionReason::Disruption(CONSOLIDATION);
+    let reason = DecisionReason::Disruption(RemovalReason::Underutilized);
     decisions.recent().filter(|decision| decision.reason == reason).map(|decision| decision.id).collect()
 }

@@ -66,7 +66,7 @@ fn urgent_methods_ignore_budgets_and_propose_nothing_without_a_cause() {
     let notice = InterruptionNotice { claim: text("m0"), reason: text("spot"), deadline: None };
     let proposals = Disruption::reconcile_urgent(&DisruptionView { notice: Some(notice), ..view });
     let proposed: Vec<(&str, usize)> =
-        proposals.iter().map(|proposal| (proposal.method.reason().kind, proposal.removals.len())).collect();
+        proposals.iter().map(|proposal| (proposal.method.reason().kind(), proposal.removals.len())).collect();
     assert_eq!(proposed, [("interruption", 1)]);
 }
 
@@ -77,7 +77,7 @@ fn forceful_methods_run_while_a_plan_may_need_the_nodes_and_graceful_ones_do_not
     observe(&mut state, 0, [Object::Claim(expiring)]);
     let pass = Disruption::default().reconcile(&DisruptionView::of(&state, at(30_000)), INTERVAL, Some(at(33_000)));
     let ran: Vec<(&str, usize)> =
-        pass.proposals.iter().map(|proposal| (proposal.method.reason().kind, proposal.removals.len())).collect();
+        pass.proposals.iter().map(|proposal| (proposal.method.reason().kind(), proposal.removals.len())).collect();
     let forceful = [("rebalance", 0), ("repair", 0), ("expiration", 1), ("static-scale-down", 0), ("hold-ended", 0)];
     assert_eq!(ran, forceful);
 }

@@ -98,12 +98,12 @@ fn shadow_decision(reason: DecisionReason, ctx: &mut Context<'_>, state: &Cluste
 /// What the machines of voluntary `removals` cost; empty ones need no other machine, so that it
 /// is saved.
 fn price_note(reason: DecisionReason, removals: &[Removal], claims: &NodeClaims) -> Option<String> {
-    let DecisionReason::Disruption(method) = reason else { return None };
+    let DecisionReason::Disruption(reason) = reason else { return None };
     let cost = claims.price_of_removals(removals);
-    match method.removal {
+    match reason {
         _ if removals.is_empty() => None,
         RemovalReason::Empty => Some(format!("would save ${cost} an hour")),
-        removal if !removal.is_forceful() => Some(format!("the machines that it would remove cost ${cost} an hour")),
+        _ if !reason.is_forceful() => Some(format!("the machines that it would remove cost ${cost} an hour")),
         _ => None,
     }
 }

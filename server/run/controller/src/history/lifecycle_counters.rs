@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::disruption_policy::DisruptionReason;
-use model::removal::RemovalReason;
 use model::{CapacityType, ClaimName, LaunchFailure, Millis, PoolName, Text, Timestamp, Zone};
 
 use crate::durations::DurationSummary;
@@ -260,17 +259,7 @@ fn reason_of(reason: DecisionReason) -> &'static str {
     match reason {
         DecisionReason::Provision => "provisioned",
         DecisionReason::Hold => "held",
-        DecisionReason::Disruption(method) => match method.removal {
-            RemovalReason::Interrupted => "interrupted",
-            RemovalReason::Rebalanced => "rebalanced",
-            RemovalReason::Unhealthy | RemovalReason::Repaired => "unhealthy",
-            RemovalReason::Expired => "expired",
-            RemovalReason::Surplus => "surplus",
-            RemovalReason::HoldEnded => "hold_ended",
-            RemovalReason::Empty => "empty",
-            RemovalReason::Drifted => "drifted",
-            RemovalReason::Underutilized => "underutilized",
-        },
+        DecisionReason::Disruption(reason) => reason.label(),
     }
 }
 

@@ -19,10 +19,6 @@ names! { ClaimName }
 fieldless_enums! {
     ConsolidationPolicy { WhenEmpty = 0, WhenEmptyOrUnderutilized = 1, Balanced = 2 }
     DisruptionReason { Empty = 0, Drifted = 1, Underutilized = 2, Unhealthy = 3 }
-    RemovalReason {
-        Interrupted = 0, Unhealthy = 1, Expired = 2, Surplus = 3, Empty = 4, Drifted = 5, Underutilized = 6,
-        Rebalanced = 7, Repaired = 8, HoldEnded = 9,
-    }
     BlockCode {
         Budget = 0, PodDisruptionBudget = 1, DoNotDisrupt = 2, ConsolidateAfter = 3, NotInitialized = 4, Nominated = 5,
         Deleting = 6, Policy = 7, NoCapacity = 8, NoSavings = 9, MinValues = 10, SpotFlexibility = 11, PendingPods = 12,
@@ -69,6 +65,16 @@ converted! {
         Consolidatable::Never => None,
         Consolidatable::From(from) => Some(*from),
     }, |from| from.map_or(Consolidatable::Never, Consolidatable::From);
+}
+
+impl Codec for RemovalReason {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.number().put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::of_number(u8::get(from)?).ok_or(DecodeError("RemovalReason"))
+    }
 }
 
 /// Encodes a time zone as its name; its rules are those of the program that reads it.

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use controller::disruption::EMPTY;
 use controller::disruption::selection::RemovalRecord;
 use controller::{Decision, DecisionAnswer, DecisionId, DecisionInput, DecisionReason};
 use manifests::Source;
 use model::input::PlanningInput;
+use model::removal::RemovalReason;
 use model::{ClusterName, Timestamp};
 use planning_input::Options;
 
@@ -59,16 +59,21 @@ impl LoggedCluster {
 
     /// Logs removals that were made from `basis`.
     pub(super) async fn remove_by(&self, number: u64, basis: RemovalRecord) {
-        let (at, reason) = (basis.input.now, DecisionReason::Disruption(EMPTY));
+        let (at, reason) = (basis.input.now, DecisionReason::Disruption(RemovalReason::Empty));
         let removal_record = Some(Arc::new(basis));
         self.record(&Decision { removal_record, ..decision(number, reason, at, None) }).await.unwrap();
     }
 
     /// Logs a decision as an earlier release did, without what it was made from.
     pub(super) async fn remove(&self, number: u64) {
-        self.record(&decision(number, DecisionReason::Disruption(EMPTY), Timestamp::from_millis(1_000_000), None))
-            .await
-            .unwrap();
+        self.record(&decision(
+            number,
+            DecisionReason::Disruption(RemovalReason::Empty),
+            Timestamp::from_millis(1_000_000),
+            None,
+        ))
+        .await
+        .unwrap();
     }
 
     async fn record(&self, decision: &Decision) -> Result<(), StoreError> {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::disruption::CONSOLIDATION;
 use controller::{Decision, DecisionAnswer, DecisionId, DecisionInput, DecisionReason, DisruptionRequest};
 use decision_log::DecisionLog;
 use decision_log::replay::{LogReader, RecordedDecision};
 use disruption::{DisruptionPlan, Settings};
 use manifests::Source;
+use model::removal::RemovalReason;
 use model::{ClusterName, Timestamp};
 use planner::CompileCache;
 use planning_input::{Captured, Options};
@@ -75,7 +75,7 @@ impl Log {
         let planned = plan(captured, settings);
         let request = DisruptionRequest { running: captured.running.clone(), settings: *settings };
         let answer = DecisionAnswer::Disruption { request: Box::new(request), plan: Box::new(planned.clone()) };
-        self.record(number, DecisionReason::Disruption(CONSOLIDATION), captured, answer).await;
+        self.record(number, DecisionReason::Disruption(RemovalReason::Underutilized), captured, answer).await;
         planned
     }
 

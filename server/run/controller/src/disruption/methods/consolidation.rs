@@ -5,28 +5,20 @@
 //! an initialized node to go to. A machine stays if the Node or one of its pods is protected meanwhile, if a pod
 //! has no place any more, or if the budgets admit less than before.
 
-use crate::MethodReason;
 use crate::disruption::candidates::{Candidate, Candidates};
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::replace_first::{self, Outgoing};
 use crate::disruption::selection::{SelectionFacts, SelectionInput};
-use crate::nodeclaim::DrainTerms;
 use model::disruption_policy::{ConsolidationPolicy, DisruptionReason};
 use model::removal::RemovalReason;
 use model::{Text, Timestamp};
-
-pub const CONSOLIDATION: MethodReason = MethodReason {
-    kind: "consolidation",
-    summary: "pods fit elsewhere at a lower price",
-    removal: RemovalReason::Underutilized,
-};
 
 #[derive(Debug)]
 pub(crate) struct Underutilized;
 
 impl Method for Underutilized {
-    fn reason(&self) -> MethodReason {
-        CONSOLIDATION
+    fn reason(&self) -> RemovalReason {
+        RemovalReason::Underutilized
     }
 
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
@@ -37,10 +29,6 @@ impl Method for Underutilized {
         });
         let facts = replace_first::read(begun.collect(), DisruptionReason::Underutilized, &candidates, view);
         self.input(view, SelectionFacts::Consolidated(facts))
-    }
-
-    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
-        DrainTerms::default()
     }
 }
 

@@ -7,26 +7,21 @@
 //! The begin of a replacement is no decision. The places of the pods come from the plan of a decision to launch, whose
 //! input shows the machine as one that leaves.
 
-use crate::MethodReason;
 use crate::disruption::candidates::Candidates;
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::replace_first::{self, Outgoing};
 use crate::disruption::selection::{SelectionFacts, SelectionInput};
-use crate::nodeclaim::DrainTerms;
 use drift::Drift;
 use model::disruption_policy::DisruptionReason;
 use model::removal::RemovalReason;
 use model::{Text, Timestamp};
 
-pub const DRIFT: MethodReason =
-    MethodReason { kind: "drift", summary: "does not match its NodePool", removal: RemovalReason::Drifted };
-
 #[derive(Debug)]
 pub(crate) struct Drifted;
 
 impl Method for Drifted {
-    fn reason(&self) -> MethodReason {
-        DRIFT
+    fn reason(&self) -> RemovalReason {
+        RemovalReason::Drifted
     }
 
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
@@ -35,10 +30,6 @@ impl Method for Drifted {
         let drifted = drifted(&candidates, view, &mut later);
         let facts = replace_first::read(drifted, DisruptionReason::Drifted, &candidates, view);
         SelectionInput { later, ..self.input(view, SelectionFacts::Outgoing(facts)) }
-    }
-
-    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
-        DrainTerms::default()
     }
 }
 

@@ -5,22 +5,18 @@
 //! pool's budgets allow it, under each consolidation policy. One whose DaemonSet pods a PodDisruptionBudget keeps from
 //! eviction stays: its drain would not end.
 
-use crate::MethodReason;
 use crate::disruption::candidates::{Candidate, Candidates};
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::selection::{EmptyMachine, EmptyMachines, SelectionFacts, SelectionInput};
-use crate::nodeclaim::DrainTerms;
 use cluster::{ClusterState, PodRecord};
 use model::removal::RemovalReason;
-
-pub const EMPTY: MethodReason = MethodReason { kind: "empty", summary: "not needed", removal: RemovalReason::Empty };
 
 #[derive(Debug)]
 pub(crate) struct Emptiness;
 
 impl Method for Emptiness {
-    fn reason(&self) -> MethodReason {
-        EMPTY
+    fn reason(&self) -> RemovalReason {
+        RemovalReason::Empty
     }
 
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
@@ -40,11 +36,6 @@ impl Method for Emptiness {
             cluster: candidates.cluster_budget(),
         };
         self.input(view, SelectionFacts::Empty(facts))
-    }
-
-    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
-        // The agent's watch may lack pods: it has the API server list them before it drains.
-        DrainTerms { only_if_empty: true, ..DrainTerms::default() }
     }
 }
 

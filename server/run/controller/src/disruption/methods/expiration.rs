@@ -7,23 +7,18 @@
 //! planned before the drain begins. With `fleetwright.dev/expire-jitter` on their NodePool, machines expire
 //! earlier, each by another part of it.
 
-use crate::MethodReason;
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::selection::{ExpiringMachine, ExpiringMachines, MachineNames, SelectionFacts, SelectionInput};
-use crate::nodeclaim::DrainTerms;
 use cluster::ClaimRecord;
 use model::Timestamp;
 use model::removal::RemovalReason;
-
-pub const EXPIRATION: MethodReason =
-    MethodReason { kind: "expiration", summary: "older than expireAfter", removal: RemovalReason::Expired };
 
 #[derive(Debug)]
 pub(crate) struct Expiration;
 
 impl Method for Expiration {
-    fn reason(&self) -> MethodReason {
-        EXPIRATION
+    fn reason(&self) -> RemovalReason {
+        RemovalReason::Expired
     }
 
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
@@ -32,10 +27,6 @@ impl Method for Expiration {
         let (expired, rest): (Vec<_>, Vec<_>) = machines.partition(|one| one.expiry() <= view.now);
         let later = rest.iter().map(ExpiringMachine::expiry).min();
         SelectionInput { later, ..self.input(view, SelectionFacts::Expiring(ExpiringMachines { machines: expired })) }
-    }
-
-    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
-        DrainTerms::default()
     }
 }
 

@@ -4,23 +4,18 @@
 //! No budget holds it, as no pod is disrupted; guardrails and freezes do.
 
 use super::super::selection::AnnouncedMachine;
-use crate::MethodReason;
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::selection::{SelectionFacts, SelectionInput};
-use crate::nodeclaim::DrainTerms;
 use cluster::{HOLD, PodRecord};
 use model::removal::RemovalReason;
 use model::{ClaimName, Text};
-
-pub const HOLD_ENDED: MethodReason =
-    MethodReason { kind: "hold-ended", summary: "its hold has ended", removal: RemovalReason::HoldEnded };
 
 #[derive(Debug)]
 pub(crate) struct HoldEnded;
 
 impl Method for HoldEnded {
-    fn reason(&self) -> MethodReason {
-        HOLD_ENDED
+    fn reason(&self) -> RemovalReason {
+        RemovalReason::HoldEnded
     }
 
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
@@ -30,11 +25,6 @@ impl Method for HoldEnded {
             AnnouncedMachine { machine: view.machine(claim), why: Text::from(format!("hold {hold} has ended")) }
         };
         self.input(view, SelectionFacts::Announced(ended.map(machine).collect()))
-    }
-
-    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
-        // The agent's watch may lack pods: it has the API server list them before it drains.
-        DrainTerms { only_if_empty: true, ..DrainTerms::default() }
     }
 }
 

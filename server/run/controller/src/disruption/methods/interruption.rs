@@ -3,21 +3,17 @@
 //! The cloud ends the instance at its own time, so the removal waits neither for its record nor for
 //! budgets and guardrails.
 
-use crate::MethodReason;
 use crate::disruption::method::{DisruptionView, InterruptionNotice, Method};
 use crate::disruption::selection::{AnnouncedMachine, SelectionFacts, SelectionInput};
 use crate::nodeclaim::DrainTerms;
 use model::removal::RemovalReason;
 
-pub const INTERRUPTION: MethodReason =
-    MethodReason { kind: "interruption", summary: "interrupted by the cloud", removal: RemovalReason::Interrupted };
-
 #[derive(Debug)]
 pub(crate) struct Interruption;
 
 impl Method for Interruption {
-    fn reason(&self) -> MethodReason {
-        INTERRUPTION
+    fn reason(&self) -> RemovalReason {
+        RemovalReason::Interrupted
     }
 
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {

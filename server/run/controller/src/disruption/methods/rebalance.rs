@@ -5,22 +5,17 @@
 //! limits and freezes hold the removal. The budgets of the NodePool do not: an interruption would not wait for
 //! them either. A recommendation is not stored: after a takeover the machine stays until the cloud says more.
 
-use crate::MethodReason;
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::selection::{AnnouncedMachine, SelectionFacts, SelectionInput};
-use crate::nodeclaim::DrainTerms;
 use model::Text;
 use model::removal::RemovalReason;
-
-pub const REBALANCE: MethodReason =
-    MethodReason { kind: "rebalance", summary: "at risk of an interruption", removal: RemovalReason::Rebalanced };
 
 #[derive(Debug)]
 pub(crate) struct Rebalance;
 
 impl Method for Rebalance {
-    fn reason(&self) -> MethodReason {
-        REBALANCE
+    fn reason(&self) -> RemovalReason {
+        RemovalReason::Rebalanced
     }
 
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
@@ -28,10 +23,6 @@ impl Method for Rebalance {
         let why = "the cloud recommends to leave the spot instance, which is at elevated risk of an interruption";
         let machine = |claim| AnnouncedMachine { machine: view.machine(claim), why: Text::from(why) };
         self.input(view, SelectionFacts::Announced(view.recommended.iter().filter(stays).map(machine).collect()))
-    }
-
-    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
-        DrainTerms::default()
     }
 }
 

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::MethodReason;
 use crate::disruption::method::{BlockedRepair, DisruptionView, Method};
 use crate::disruption::selection::{
     MachineNames, SelectionFacts, SelectionInput, UnhealthyMachine, UnhealthyMachines, UnhealthyPool,
@@ -20,15 +19,12 @@ use model::removal::RemovalReason;
 use model::repair_policy;
 use model::{PoolName, Text, Timestamp};
 
-pub const REPAIR: MethodReason =
-    MethodReason { kind: "repair", summary: "unhealthy", removal: RemovalReason::Unhealthy };
-
 #[derive(Debug)]
 pub(crate) struct Repair;
 
 impl Method for Repair {
-    fn reason(&self) -> MethodReason {
-        REPAIR
+    fn reason(&self) -> RemovalReason {
+        RemovalReason::Unhealthy
     }
 
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {

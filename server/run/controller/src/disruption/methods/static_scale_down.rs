@@ -7,27 +7,22 @@
 
 use std::collections::BTreeMap;
 
-use crate::MethodReason;
 use crate::disruption::candidates::protections_of;
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::selection::{
     RankedMachine, SelectionFacts, SelectionInput, SurplusMachines, SurplusPool, surplus,
 };
-use crate::nodeclaim::DrainTerms;
 use cluster::{ClaimRecord, PodRecord};
 use model::PoolName;
 use model::eviction_cost::eviction_cost;
 use model::removal::RemovalReason;
 
-pub const STATIC_SCALE_DOWN: MethodReason =
-    MethodReason { kind: "static-scale-down", summary: "more than replicas", removal: RemovalReason::Surplus };
-
 #[derive(Debug)]
 pub(crate) struct StaticScaleDown;
 
 impl Method for StaticScaleDown {
-    fn reason(&self) -> MethodReason {
-        STATIC_SCALE_DOWN
+    fn reason(&self) -> RemovalReason {
+        RemovalReason::Surplus
     }
 
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
@@ -40,10 +35,6 @@ impl Method for StaticScaleDown {
             }
         }
         self.input(view, SelectionFacts::Surplus(facts))
-    }
-
-    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
-        DrainTerms::default()
     }
 }
 

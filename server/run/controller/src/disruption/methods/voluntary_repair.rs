@@ -7,27 +7,22 @@
 //! how a machine is replaced, is in [`replace_first`](crate::disruption::replace_first).
 
 use super::repair::{Unhealthy, unhealthy};
-use crate::MethodReason;
 use crate::disruption::candidates::Candidates;
 use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::replace_first::{self, Outgoing};
 use crate::disruption::selection::{OutgoingMachines, SelectionFacts, SelectionInput};
 use crate::disruption::settings::RepairMode;
-use crate::nodeclaim::DrainTerms;
 use model::disruption_policy::DisruptionReason;
 use model::interruption::InterruptionKind;
 use model::removal::RemovalReason;
 use model::{Text, Timestamp};
 
-pub const VOLUNTARY_REPAIR: MethodReason =
-    MethodReason { kind: "voluntary-repair", summary: "unhealthy", removal: RemovalReason::Repaired };
-
 #[derive(Debug)]
 pub(crate) struct VoluntaryRepair;
 
 impl Method for VoluntaryRepair {
-    fn reason(&self) -> MethodReason {
-        VOLUNTARY_REPAIR
+    fn reason(&self) -> RemovalReason {
+        RemovalReason::Repaired
     }
 
     fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
@@ -39,10 +34,6 @@ impl Method for VoluntaryRepair {
         let due = due(&candidates, view, &mut later);
         let facts = replace_first::read(due, DisruptionReason::Unhealthy, &candidates, view);
         SelectionInput { later, ..self.input(view, SelectionFacts::Outgoing(facts)) }
-    }
-
-    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
-        DrainTerms::default()
     }
 }
 

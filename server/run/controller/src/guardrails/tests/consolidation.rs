@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use super::fixture::{Fixture, freeze, snapshot};
-use crate::disruption::CONSOLIDATION;
 use crate::disruption_allowance::DisruptionShare;
 use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::provisioning::PlanNumber;
@@ -16,6 +15,7 @@ use cluster::testing::{bound_to, claim, key, labels, pod, pool, pool_with, text}
 use cluster::{ClusterSnapshot, DoNotDisrupt, Key, Object, PodBudgetRecord, PodRecord, PoolRecord};
 use model::disruption_policy::{BudgetLimit, ConsolidationPolicy};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
+use model::removal::RemovalReason;
 use model::{CapacityType, LabelSelector, MicroUsd, Resources, Timestamp};
 
 /// Two machines, each with a pod of half a core of its 2.
@@ -82,7 +82,7 @@ fn two_half_empty_machines_become_one_without_a_launch() {
     assert_eq!((launched(&world), drained(&world).len(), drained(&world)[0].0), (vec![], 1, 30_000));
     let decided: Vec<_> =
         world.done.decisions.iter().map(|decision| (decision.reason, decision.assignments.len())).collect();
-    let reason = DecisionReason::Disruption(CONSOLIDATION);
+    let reason = DecisionReason::Disruption(RemovalReason::Underutilized);
     assert_eq!(decided, [(reason, 1), (reason, 0)], "its pod gets a place, and then it is removed");
     assert_eq!(world.done.decisions[0].notes[0], "consolidation saves $0.02 an hour by 1 commands");
 }
@@ -412,7 +412,12 @@ fn a_pod_that_is_nominated_for_a_machine_before_the_answer_drops_the_plan() {
         let nominated = Some(format!("n-{machine}").as_str().into());
         let waiting = Object::Pod(PodRecord { nominated, ..pod("q", 100) });
         let world = overtaken(half_empty(pool()), disabled, waiting);
-        world.done.decisions.iter().filter(|made| made.reason == DecisionReason::Disruption(CONSOLIDATION)).count()
+        world
+            .done
+            .decisions
+            .iter()
+            .filter(|made| made.reason == DecisionReason::Disruption(RemovalReason::Underutilized))
+            .count()
     };
     let sabotage = |machine: &str| of(machine, DisabledGuards::only(Guard::ConsolidationCheck));
     for machine in ["m0", "m1"] {

@@ -5,12 +5,12 @@
 //! order. A pass runs every 10 s, and a batch window closes a second after it.
 
 use super::fixture::{Fixture, freeze, real, snapshot};
-use crate::disruption::DRIFT;
 use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::{DecisionReason, RegionEvent, Settings};
 use cluster::testing::{bound_to, pod, pool, pool_with, text};
 use cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodRecord, PoolRecord};
 use model::disruption_policy::BudgetLimit;
+use model::removal::RemovalReason;
 use model::resources::NODES;
 use model::{Resources, Timestamp};
 
@@ -65,7 +65,7 @@ fn a_drifted_pool_rolls_through_under_its_budget() {
     // removes m0. Each of the others takes as long: the next pass begins, the one after it removes.
     assert_eq!(launched(&world), [1_000, 21_000, 41_000]);
     assert_eq!(drained(&world), [(10_000, "m0"), (30_000, "m1"), (50_000, "m2")]);
-    let drift = |reason| reason == DecisionReason::Disruption(DRIFT);
+    let drift = |reason| reason == DecisionReason::Disruption(RemovalReason::Drifted);
     assert_eq!(world.done.decisions.iter().filter(|decision| drift(decision.reason)).count(), 3);
 }
 

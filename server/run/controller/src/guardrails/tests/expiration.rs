@@ -4,13 +4,13 @@
 //! expire after 40 s. The NodePool's budget allows no removal.
 
 use super::fixture::{Fixture, freeze, real, snapshot};
-use crate::disruption::EXPIRATION;
 use crate::guardrails::Bound;
 use crate::{DecisionReason, Event, RegionEvent, Settings};
 use cluster::testing::{bound_to, claim, pod, pool_with, text};
 use cluster::{ClusterSnapshot, DoNotDisrupt};
 use model::disruption_policy::BudgetLimit;
 use model::interruption::InterruptionKind::SpotInterrupted;
+use model::removal::RemovalReason;
 use model::{MicroUsd, Millis, Timestamp};
 
 fn cluster(machines: usize) -> ClusterSnapshot {
@@ -42,7 +42,7 @@ fn an_expired_machine_is_drained_once_its_pods_are_planned() {
     // A second after the decision the batch window closes, and a machine is launched.
     let launched: Vec<i64> = world.done.launches.iter().map(|(at, _)| at.as_millis()).collect();
     assert_eq!((launched, drained(&world)), (vec![41_000], vec![(41_000, "m0")]));
-    let expired = |reason| reason == DecisionReason::Disruption(EXPIRATION);
+    let expired = |reason| reason == DecisionReason::Disruption(RemovalReason::Expired);
     assert_eq!(world.done.decisions.iter().filter(|decision| expired(decision.reason)).count(), 1);
 }
 

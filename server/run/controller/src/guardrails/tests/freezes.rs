@@ -1,9 +1,9 @@
-use crate::disruption::INTERRUPTION;
 use crate::guardrails::Freeze;
 use crate::{DecisionReason, Event, RegionEvent};
 use cluster::Object;
 use cluster::testing::{bound_to, claim, pod, text};
 use model::interruption::InterruptionKind::SpotInterrupted;
+use model::removal::RemovalReason;
 use model::{Millis, Timestamp};
 
 use super::fixture::{Fixture, freeze, snapshot};
@@ -141,7 +141,13 @@ fn interrupted_machines_are_drained_under_a_freeze() {
     let provider_id = claim("m0").provider_id;
     world.handle(Event::Interrupted { provider_id, kind: SpotInterrupted, ends: None });
     world.run_to(60_000);
-    assert!(world.done.decisions.iter().any(|decision| decision.reason == DecisionReason::Disruption(INTERRUPTION)));
+    assert!(
+        world
+            .done
+            .decisions
+            .iter()
+            .any(|decision| decision.reason == DecisionReason::Disruption(RemovalReason::Interrupted))
+    );
     assert_eq!(did(&world), (0, 1));
 }
 

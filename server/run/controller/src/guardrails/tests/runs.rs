@@ -1,9 +1,9 @@
-use crate::disruption::EMPTY;
 use crate::guardrails::{CircuitBreakerRule, DisabledGuards, Guard, Mode, QuarantineRule};
 use crate::{Decision, DecisionReason, Event};
 use cluster::testing::{bound_to, claim, key, node, pod, text};
 use cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Object, PodRecord};
 use model::interruption::InterruptionKind::SpotInterrupted;
+use model::removal::RemovalReason;
 use model::{MicroUsd, Millis, Timestamp};
 
 use super::fixture::{Fixture, one_node_per_pod, real, snapshot};
@@ -501,7 +501,7 @@ fn with_disruption_in_shadow_mode_launches_go_on_and_voluntary_removals_are_reco
             .done
             .decisions
             .iter()
-            .filter(|decision| decision.reason == DecisionReason::Disruption(EMPTY))
+            .filter(|decision| decision.reason == DecisionReason::Disruption(RemovalReason::Empty))
             .cloned()
             .collect()
     };
@@ -538,7 +538,7 @@ fn the_voluntary_removals_of_one_cluster_may_be_in_shadow_mode() {
     }
     world.run_to(60_000);
     let removed: Vec<(&str, bool)> = (world.done.decisions.iter())
-        .filter(|decision| decision.reason == DecisionReason::Disruption(EMPTY))
+        .filter(|decision| decision.reason == DecisionReason::Disruption(RemovalReason::Empty))
         .map(|decision| (decision.cluster.as_ref(), decision.shadow))
         .collect();
     assert_eq!(removed, [("a", true), ("b", false)]);

@@ -1,10 +1,10 @@
+use model::removal::RemovalReason;
 use model::{RefusedOption, Timestamp};
 
 use super::*;
-use crate::disruption::{CONSOLIDATION, DRIFT, EMPTY};
 use crate::testing::SynchronousController;
 use crate::tests::{controller_with, instructions, launched, order_for_a};
-use crate::{ClusterCall, Effect, Event, Instruction, MethodReason, Removal};
+use crate::{ClusterCall, Effect, Event, Instruction, Removal};
 use cluster::replacement::{RecordedReplacement, Replacement};
 use cluster::testing::{bound_to, claim, key, node, pod, pool, text};
 use cluster::{ClusterSnapshot, Key, Observation};
@@ -100,7 +100,7 @@ fn launches_that_the_cloud_refused_are_counted_by_zone_and_code() {
     assert_eq!(counter.counters().launch_failures, BTreeMap::from(expected));
 }
 
-fn decision(id: u64, reason: MethodReason, removals: &[&str], replaced: &[(&str, DisruptionReason)]) -> Decision {
+fn decision(id: u64, reason: RemovalReason, removals: &[&str], replaced: &[(&str, DisruptionReason)]) -> Decision {
     let removal = |claim: &&str| Removal { claim: text(claim), node: text("n"), reason: text("") };
     let begun = |(claim, reason): &(&str, DisruptionReason)| RecordedReplacement {
         claim: text(claim),
@@ -127,18 +127,19 @@ fn kinds(decisions: &[Decision]) -> Vec<(&'static str, &'static str, &'static st
 fn consolidation_counts_once_when_it_begins_by_how_many_nodes_it_removes() {
     let underutilized = |claim| (claim, DisruptionReason::Underutilized);
     let both = [underutilized("m0"), underutilized("m1")];
-    let begun = decision(1, CONSOLIDATION, &[], &both);
-    let removed = decision(2, CONSOLIDATION, &["m0", "m1"], &[]);
+    let begun = decision(1, RemovalReason::Underutilized, &[], &both);
+    let removed = decision(2, RemovalReason::Underutilized, &["m0", "m1"], &[]);
     assert_eq!(kinds(&[begun, removed]), [("delete", "underutilized", "multi", 1)]);
     // One that another node joins whose drift is noted with it.
-    let one = decision(1, CONSOLIDATION, &[], &[underutilized("m0"), ("m5", DisruptionReason::Drifted)]);
+    let one = decision(1, RemovalReason::Underutilized, &[], &[underutilized("m0"), ("m5", DisruptionReason::Drifted)]);
     assert_eq!(kinds(&[one]), [("delete", "underutilized", "single", 1)]);
 }
 
 #[test]
 fn drift_replaces_what_had_a_replacement_and_deletes_what_needed_none() {
-    let noted = decision(1, EMPTY, &["m9"], &[("m0", DisruptionReason::Drifted)]);
-    let decisions = [noted, decision(2, DRIFT, &["m0"], &[]), decision(3, DRIFT, &["m1"], &[])];
+    let noted = decision(1, RemovalReason::Empty, &["m9"], &[("m0", DisruptionReason::Drifted)]);
+    let decisions =
+        [noted, decision(2, RemovalReason::Drifted, &["m0"], &[]), decision(3, RemovalReason::Drifted, &["m1"], &[])];
     let expected = [("delete", "drifted", "", 1), ("delete", "empty", "empty", 1), ("replace", "drifted", "", 1)];
     assert_eq!(kinds(&decisions), expected);
 }

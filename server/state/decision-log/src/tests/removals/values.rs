@@ -16,19 +16,6 @@ use model::{BudgetLimit, NodeStage, PodKey, PoolName, Text, Timestamp};
 
 use crate::tests::running::{Numbers, budget, do_not_disrupt, policy, running_pod, window};
 
-const REASONS: [RemovalReason; 10] = [
-    RemovalReason::Interrupted,
-    RemovalReason::Rebalanced,
-    RemovalReason::Unhealthy,
-    RemovalReason::Expired,
-    RemovalReason::Surplus,
-    RemovalReason::HoldEnded,
-    RemovalReason::Repaired,
-    RemovalReason::Empty,
-    RemovalReason::Drifted,
-    RemovalReason::Underutilized,
-];
-
 fn small(numbers: &mut Numbers) -> usize {
     usize::try_from(numbers.below(9)).unwrap()
 }
@@ -192,7 +179,7 @@ fn facts(numbers: &mut Numbers) -> SelectionFacts {
 }
 
 pub(super) fn input(numbers: &mut Numbers) -> SelectionInput {
-    let (reason, now, later) = (numbers.of(&REASONS), numbers.time(), numbers.maybe(Numbers::time));
+    let (reason, now, later) = (numbers.of(RemovalReason::ALL), numbers.time(), numbers.maybe(Numbers::time));
     SelectionInput { reason, now, later, facts: facts(numbers) }
 }
 
@@ -221,7 +208,7 @@ fn opt_in_pool(numbers: &mut Numbers) -> OptInPool {
 pub(super) fn check(numbers: &mut Numbers, now: Timestamp) -> RemovalCheck {
     let removed = |numbers: &mut Numbers| NodeRemoval {
         claim: numbers.text().into(),
-        reason: numbers.of(&REASONS),
+        reason: numbers.of(RemovalReason::ALL),
         deadline: numbers.maybe(Numbers::time),
     };
     let key = |numbers: &mut Numbers| PodKey { namespace: numbers.text(), name: numbers.text() };

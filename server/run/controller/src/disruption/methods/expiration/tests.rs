@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::Removal;
 use crate::disruption::method::Selection;
+use crate::nodeclaim::DrainTerms;
 use cluster::testing::{claim, initialized_cluster, observe, pool, pool_with, text};
 use cluster::{ClusterState, Object};
 use model::Millis;

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::nodeclaim::DrainTerms;
 use cluster::testing::{initialized_cluster, pool, text};
 use model::Timestamp;
 
