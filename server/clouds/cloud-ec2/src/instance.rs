@@ -55,6 +55,11 @@ pub(crate) fn shared_tags(request: &LaunchRequest, of_class: &BTreeMap<Text, Tex
     own.iter().cloned().chain(of_class).collect()
 }
 
+/// A tag as EC2 takes it.
+pub(crate) fn tag((key, value): &(String, String)) -> Tag {
+    Tag::builder().key(key).value(value).build()
+}
+
 /// Tags of a launch template. EKS's tag of the cluster is left out: a Karpenter in the same cluster deletes the templates
 /// that have it. Policies confine sessions of a cluster to its templates by [`CLUSTER`].
 pub(crate) fn template_tags(request: &LaunchRequest) -> Vec<(String, String)> {

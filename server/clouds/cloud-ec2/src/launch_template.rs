@@ -6,17 +6,14 @@
 //! An order needs one template for each image and maximum number of pods of its instance types,
 //! because both are written into user data (Karpenter AWS: launch templates).
 //!
-//! Reading order: [`content`] (the value and its name), [`devices`] (disks, network interfaces),
-//! [`groups`] (from an order to its templates), [`call`] (the value as a request), [`registry`]
-//! (which templates exist).
+//! Reading order: [`content`] (the value, its name and its request), [`devices`] (the same of disks, network interfaces and
+//! the metadata service), [`groups`] (from an order to its templates), [`registry`] (which templates exist).
 
-mod call;
 mod content;
 mod devices;
 mod groups;
 mod registry;
 
-pub(crate) use call::{CREATE_TEMPLATE, create_call};
-pub(crate) use content::{TEMPLATE_VERSION, TemplateContent};
-pub(crate) use groups::{TemplateGroup, Unlaunchable, groups};
+pub(crate) use content::{CREATE_TEMPLATE, TEMPLATE_VERSION, TemplateContent, Unlaunchable, create_call};
+pub(crate) use groups::{TemplateGroup, groups};
 pub(crate) use registry::TemplateRegistry;

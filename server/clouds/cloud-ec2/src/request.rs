@@ -6,13 +6,14 @@ use aws_sdk_ec2::types::{
     DefaultTargetCapacityType, FleetLaunchTemplateConfigRequest, FleetLaunchTemplateOverridesRequest,
     FleetLaunchTemplateSpecificationRequest, FleetOnDemandAllocationStrategy, FleetReservationType, FleetType,
     InstanceType, OnDemandOptionsRequest, ReservedCapacityOptionsRequest, ResourceType, SpotAllocationStrategy,
-    SpotOptionsRequest, Tag, TagSpecification, TargetCapacitySpecificationRequest,
+    SpotOptionsRequest, TagSpecification, TargetCapacitySpecificationRequest,
 };
 use cloud::provider::{CloudError, LaunchRequest, MAX_OVERRIDES, Override};
 use model::{CapacityType, Text};
 use sha2::{Digest, Sha256};
 
 use crate::failure::CREATE_FLEET;
+use crate::instance::tag;
 use crate::launch_template::TEMPLATE_VERSION;
 use crate::terms::{TemplateTerms, Terms};
 
@@ -155,11 +156,6 @@ fn set_capacity_type(
 fn tagged(kind: ResourceType, terms: &Terms) -> TagSpecification {
     let tags = terms.tags.iter().map(tag).collect();
     TagSpecification::builder().resource_type(kind).set_tags(Some(tags)).build()
-}
-
-/// A tag as EC2 takes it.
-pub(crate) fn tag((key, value): &(String, String)) -> Tag {
-    Tag::builder().key(key).value(value).build()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Settings of a NodeClass that determine what its instances offer to pods. Reading an EC2NodeClass
 //! produces them; a catalogue is built for them.
 
+mod hashed_fields;
 mod kubelet_options;
 mod spec;
 mod status;
@@ -8,6 +9,7 @@ mod threshold;
 
 use std::collections::BTreeMap;
 
+pub use hashed_fields::{HashedFields, HashedValue};
 pub use kubelet_options::{KubeletOptions, SoftThreshold};
 pub use spec::{
     AmiTerm, BlockDevice, ConnectionTracking, EbsVolume, InstanceIdentity, MetadataOptions, NodeClassSpec,
@@ -103,6 +105,20 @@ pub struct KubeletSettings {
     pub eviction_hard: BTreeMap<Text, Threshold>,
 }
 
+impl KubeletSettings {
+    fn add_to(&self, fields: &mut HashedFields) {
+        let Self { max_pods, pods_per_core, system_reserved, kube_reserved, eviction_hard } = self;
+        fields.add("kubelet.maxPods", max_pods.as_ref());
+        fields.add("kubelet.podsPerCore", pods_per_core.filter(|count| *count != 0));
+        for (name, reserved) in [("systemReserved", system_reserved), ("kubeReserved", kube_reserved)] {
+            reserved.iter().for_each(|(key, amount)| fields.add(&format!("kubelet.{name}/{key}"), Some(amount)));
+        }
+        for (signal, threshold) in eviction_hard {
+            fields.add(&format!("kubelet.evictionHard/{signal}"), Some(threshold));
+        }
+    }
+}
+
 /// One entry of `spec.networkInterfaces`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NetworkInterface {
@@ -112,6 +128,13 @@ pub struct NetworkInterface {
     pub device: u32,
     /// Whether `interfaceType` is `efa-only`, which carries no pod addresses.
     pub efa_only: bool,
+}
+
+impl NetworkInterface {
+    fn hashed_text(&self) -> String {
+        let Self { card, device, efa_only } = self;
+        format!("{card}/{device}/{efa_only}")
+    }
 }
 
 /// One entry of `status.capacityReservations`.

@@ -1,4 +1,7 @@
-use model::node_class::{AmiFamily, AmiTerm, ReservationTerm, ResourceTerm, SoftThreshold, Threshold};
+use model::node_class::{
+    AmiFamily, AmiTerm, BlockDevice, EbsVolume, InstanceIdentity, MetadataOptions, NetworkInterface, ReservationTerm,
+    ResourceTerm, SoftThreshold, Threshold,
+};
 use model::{Millis, Resources};
 
 use super::*;
@@ -155,4 +158,30 @@ fn a_device_is_hashed_as_a_whole() {
     let one = hash(|spec| spec.block_devices = vec![device("a", true), device("b", false)]);
     let other = hash(|spec| spec.block_devices = vec![device("a", false), device("b", true)]);
     assert_ne!(one, other);
+}
+
+#[test]
+fn the_hash_of_all_fields_together_stays() {
+    let mut spec = NodeClassSpec::default();
+    // Of two changes of one field the later one counts.
+    CHANGES.into_iter().for_each(|change| change(&mut spec));
+    spec.block_devices = vec![
+        BlockDevice { device_name: Some("/dev/xvda".into()), root_volume: true, ebs: None },
+        BlockDevice { device_name: Some("/dev/xvdb".into()), root_volume: false, ebs: Some(volume_with_all_fields()) },
+    ];
+    assert_eq!(node_class_hash(&spec).as_ref(), "9249dbcc5a2b9eed");
+}
+
+fn volume_with_all_fields() -> EbsVolume {
+    EbsVolume {
+        delete_on_termination: Some(true),
+        encrypted: Some(true),
+        iops: Some(3_000),
+        kms_key_id: Some("key".into()),
+        snapshot_id: Some("snap-1".into()),
+        throughput: Some(125),
+        initialization_rate: Some(100),
+        size: Some(20 << 30),
+        volume_type: Some("gp3".into()),
+    }
 }

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use super::Threshold;
+use super::{HashedFields, Threshold};
 use crate::{Millis, Text};
 
 /// An entry of `evictionSoft` and the entry of `evictionSoftGracePeriod` with the same signal.
@@ -32,4 +32,26 @@ pub struct KubeletOptions {
     pub image_gc_low_threshold_percent: Option<i64>,
     /// `cpuCFSQuota`.
     pub cpu_cfs_quota: Option<bool>,
+}
+
+impl KubeletOptions {
+    pub(super) fn add_to(&self, fields: &mut HashedFields) {
+        let Self {
+            cluster_dns,
+            eviction_soft,
+            eviction_max_pod_grace_period,
+            image_gc_high_threshold_percent,
+            image_gc_low_threshold_percent,
+            cpu_cfs_quota,
+        } = self;
+        cluster_dns.iter().for_each(|address| fields.add("kubelet.clusterDNS", Some(address)));
+        for (signal, soft) in eviction_soft {
+            let value = format!("{}/{}", soft.threshold, soft.grace_period.get());
+            fields.add(&format!("kubelet.evictionSoft/{signal}"), Some(value));
+        }
+        fields.add("kubelet.evictionMaxPodGracePeriod", eviction_max_pod_grace_period.as_ref());
+        fields.add("kubelet.imageGCHighThresholdPercent", image_gc_high_threshold_percent.as_ref());
+        fields.add("kubelet.imageGCLowThresholdPercent", image_gc_low_threshold_percent.as_ref());
+        fields.add("kubelet.cpuCFSQuota", cpu_cfs_quota.as_ref());
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{AmiFamily, KubeletOptions, KubeletSettings, NetworkInterface};
+use super::{AmiFamily, HashedFields, KubeletOptions, KubeletSettings, NetworkInterface};
 use crate::Text;
 
 /// `spec` of an EC2NodeClass. Everything that changes a launch is here; [`NodeClassSettings`](super::NodeClassSettings)
@@ -51,6 +51,60 @@ pub struct NodeClassSpec {
     pub nested_virtualization: Option<bool>,
     /// `context`: passed on to EC2 as it is.
     pub context: Option<Text>,
+}
+
+impl NodeClassSpec {
+    /// What the hash of the EC2NodeClass covers: `spec` without what a selector finds, which is compared by itself, and
+    /// without `ipPrefixCount`, as Karpenter's. Of the image family it covers the effective one. A default is left out, as
+    /// an absent field is.
+    #[must_use]
+    pub fn hashed_fields(&self) -> HashedFields {
+        // Every field is named, so that an additional one does not compile until it is covered.
+        let Self {
+            ami_family,
+            ami_terms: _,
+            subnet_terms: _,
+            security_group_terms: _,
+            reservation_terms: _,
+            placement_group,
+            identity,
+            associate_public_ip,
+            ip_prefix_count: _,
+            user_data,
+            tags,
+            kubelet,
+            kubelet_options,
+            block_devices,
+            instance_store_raid0,
+            network_interfaces,
+            connection_tracking,
+            detailed_monitoring,
+            metadata_options,
+            nested_virtualization,
+            context,
+        } = self;
+        let mut fields = HashedFields::default();
+        fields.add("amiFamily", Some(ami_family.as_str()));
+        fields.add("placementGroupSelector", placement_group.then_some(true));
+        match identity {
+            InstanceIdentity::Role(role) => fields.add("role", Some(role)),
+            InstanceIdentity::Profile(profile) => fields.add("instanceProfile", Some(profile)),
+        }
+        fields.add("associatePublicIPAddress", associate_public_ip.as_ref());
+        fields.add("userData", user_data.as_ref());
+        tags.iter().for_each(|(key, value)| fields.add(&format!("tags/{key}"), Some(value)));
+        kubelet.add_to(&mut fields);
+        kubelet_options.add_to(&mut fields);
+        block_devices.iter().for_each(|device| fields.add_object("blockDeviceMappings", Some(device.hashed_fields())));
+        fields.add("instanceStorePolicy", instance_store_raid0.then_some("RAID0"));
+        network_interfaces.iter().for_each(|one| fields.add("networkInterfaces", Some(one.hashed_text())));
+        connection_tracking.add_to(&mut fields);
+        fields.add("detailedMonitoring", detailed_monitoring.then_some(true));
+        metadata_options.add_to(&mut fields);
+        fields.add("cpuOptions.nestedVirtualization", nested_virtualization.filter(|enabled| *enabled));
+        fields.add("context", context.as_ref());
+        fields
+    }
 }
 
 /// The role of the instances; exactly one of `role` and `instanceProfile` is set.
@@ -121,6 +175,17 @@ pub struct BlockDevice {
     pub ebs: Option<EbsVolume>,
 }
 
+impl BlockDevice {
+    fn hashed_fields(&self) -> HashedFields {
+        let Self { device_name, root_volume, ebs } = self;
+        let mut fields = HashedFields::default();
+        fields.add("deviceName", device_name.as_ref());
+        fields.add("rootVolume", root_volume.then_some(true));
+        fields.add_object("ebs", ebs.as_ref().map(EbsVolume::hashed_fields));
+        fields
+    }
+}
+
 /// An EBS volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EbsVolume {
@@ -144,6 +209,33 @@ pub struct EbsVolume {
     pub volume_type: Option<Text>,
 }
 
+impl EbsVolume {
+    fn hashed_fields(&self) -> HashedFields {
+        let Self {
+            delete_on_termination,
+            encrypted,
+            iops,
+            kms_key_id,
+            snapshot_id,
+            throughput,
+            initialization_rate,
+            size,
+            volume_type,
+        } = self;
+        let mut fields = HashedFields::default();
+        fields.add("deleteOnTermination", delete_on_termination.as_ref());
+        fields.add("encrypted", encrypted.as_ref());
+        fields.add("iops", iops.as_ref());
+        fields.add("kmsKeyID", kms_key_id.as_ref());
+        fields.add("snapshotID", snapshot_id.as_ref());
+        fields.add("throughput", throughput.as_ref());
+        fields.add("volumeInitializationRate", initialization_rate.as_ref());
+        fields.add("size", size.as_ref());
+        fields.add("volumeType", volume_type.as_ref());
+        fields
+    }
+}
+
 /// `connectionTracking`: timeouts in seconds; `None` is EC2's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ConnectionTracking {
@@ -160,6 +252,13 @@ impl ConnectionTracking {
     #[must_use]
     pub fn is_set(self) -> bool {
         self != Self::default()
+    }
+
+    fn add_to(self, fields: &mut HashedFields) {
+        let Self { tcp_established, udp_stream, udp } = self;
+        fields.add("connectionTracking.tcpEstablishedTimeout", tcp_established);
+        fields.add("connectionTracking.udpStreamTimeout", udp_stream);
+        fields.add("connectionTracking.udpTimeout", udp);
     }
 }
 
@@ -184,5 +283,15 @@ impl Default for MetadataOptions {
             http_put_response_hop_limit: 1,
             http_tokens_required: true,
         }
+    }
+}
+
+impl MetadataOptions {
+    fn add_to(self, fields: &mut HashedFields) {
+        let Self { http_endpoint, http_protocol_ipv6, http_put_response_hop_limit, http_tokens_required } = self;
+        fields.add("metadataOptions.httpEndpoint", Some(http_endpoint));
+        fields.add("metadataOptions.httpProtocolIPv6", Some(http_protocol_ipv6));
+        fields.add("metadataOptions.httpPutResponseHopLimit", Some(http_put_response_hop_limit));
+        fields.add("metadataOptions.httpTokens", Some(http_tokens_required));
     }
 }
