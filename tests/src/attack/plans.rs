@@ -10,14 +10,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use fleetwright_proto::v1;
-use fleetwright_rpc::v1::capacity_service_client::CapacityServiceClient;
 use fleetwright_rpc::v1::fleet_service_client::FleetServiceClient;
+use http::uri::PathAndQuery;
+use prost::Message as _;
+use prost::bytes::{Buf, BufMut, Bytes};
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value as ProtoValue};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request};
+use tonic::{Code, Request, Status};
 
 use super::agent::Agent;
 use super::arguments::number;
@@ -42,7 +46,7 @@ const READER: &str = "reader";
 /// Deadline of a request that states none, as here: tonic's client would end a call by itself at a deadline that it states.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long the other client is measured before the attack.
+/// Shortest time for which the other client is measured before the attack; a long attack has a sixth of its own.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// When a client goes away that does not wait.
@@ -225,7 +229,8 @@ async fn attack(server: &RunningProcess, grpc: &str, http: &str, mut cluster: Ag
     // Before the clients, which may otherwise be refused for the plans of the others each time that they ask for this one.
     let refused = plan(connect(grpc).await, &planner(0), request(settings, settings.node_pools)).await;
     assert_eq!(refused, Code::InvalidArgument, "a plan with {} NodePools must be refused", settings.node_pools);
-    let quiet = read_until(grpc.to_owned(), Instant::now() + QUIET).await;
+    let quiet =
+        read_until(grpc.to_owned(), Instant::now() + QUIET.max(Duration::from_secs(settings.seconds / 6))).await;
     let idle = resident_bytes(server.id());
     let probe = Probe::start(http);
     let end = Instant::now() + Duration::from_secs(settings.seconds);
@@ -303,10 +308,52 @@ async fn read_until(grpc: String, end: Instant) -> Vec<Duration> {
     took
 }
 
-async fn plan(channel: Channel, token: &str, request: v1::PlanClusterRequest) -> Code {
-    let request = authorized(request, token);
-    let answer = CapacityServiceClient::new(channel).max_decoding_message_size(usize::MAX).plan_cluster(request).await;
+async fn plan(channel: Channel, token: &str, request: Bytes) -> Code {
+    let mut client = Grpc::new(channel).max_decoding_message_size(usize::MAX);
+    if client.ready().await.is_err() {
+        return Code::Unavailable;
+    }
+    let path = PathAndQuery::from_static("/fleetwright.v1.CapacityService/PlanCluster");
+    let answer = client.unary(authorized(request, token), path, EncodedCodec).await;
     answer.map_or_else(|status| status.code(), |_| Code::Ok)
+}
+
+/// Sends requests that are encoded, and does not read answers: clients are not measured, and many run beside the server.
+struct EncodedCodec;
+
+impl Codec for EncodedCodec {
+    type Encode = Bytes;
+    type Decode = ();
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for EncodedCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for EncodedCodec {
+    type Item = ();
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
+        from.advance(from.remaining());
+        Ok(Some(()))
+    }
 }
 
 /// The greatest resident memory until `end`; 0 once the process has ended.
@@ -405,14 +452,15 @@ fn check_bounds(settings: Settings, measured: &Measured, answers: &Answers) -> O
     Outcome { figures: figures(settings, measured, answers), broken, late }
 }
 
-fn request(settings: Settings, pools: usize) -> v1::PlanClusterRequest {
+fn request(settings: Settings, pools: usize) -> Bytes {
     let items: Vec<Value> = (0..pools).flat_map(|number| [node_pool(number), node_class(number)]).collect();
-    v1::PlanClusterRequest {
+    let request = v1::PlanClusterRequest {
         name: "clusters/target".to_owned(),
         pod_sets: (0..POD_SETS).map(|number| pod_set(number, settings.pods)).collect(),
         policy: Some(to_struct(&json!({"apiVersion": "v1", "kind": "List", "items": items}))),
         ..v1::PlanClusterRequest::default()
-    }
+    };
+    request.encode_to_vec().into()
 }
 
 /// Pods that no machine has room for, each kind with other requirements.

@@ -1,8 +1,9 @@
 //! Threads that read requests for quotes and plans. A request may have some megabytes, whose reading takes a processor for
-//! tens of milliseconds: these threads give way to those of the connections, of which each serves many clients.
+//! tens of milliseconds: these threads give way to those of the connections, of which each serves many clients. A plan that
+//! has no place is refused unread.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::future::ready;
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
@@ -14,6 +15,7 @@ use tonic::server::NamedService;
 use tower::Service;
 
 use super::deadline::ReceivedAt;
+use super::threads::CapacityThreads;
 use crate::background_runtime::BackgroundRuntime;
 use api_messages::errors::{Reason, status};
 
@@ -22,6 +24,9 @@ const THREADS: usize = 2;
 
 /// Added to the niceness of the threads: as much as that of the threads that answer quotes.
 const NICENESS: i32 = 5;
+
+/// Path of the method whose requests are the largest.
+const PLAN_CLUSTER: &str = "/fleetwright.v1.CapacityService/PlanCluster";
 
 /// Starts the threads.
 ///
@@ -32,14 +37,14 @@ pub(super) fn start() -> std::io::Result<BackgroundRuntime> {
 }
 
 /// A gRPC service whose requests are read and handled on these threads.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct OnRequestThreads<S> {
     inner: S,
-    threads: Arc<BackgroundRuntime>,
+    threads: CapacityThreads,
 }
 
 impl<S> OnRequestThreads<S> {
-    pub(super) fn new(inner: S, threads: Arc<BackgroundRuntime>) -> Self {
+    pub(super) fn new(inner: S, threads: CapacityThreads) -> Self {
         Self { inner, threads }
     }
 }
@@ -62,14 +67,53 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        if request.uri().path() == PLAN_CLUSTER
+            && let Err(refused) = self.threads.admit()
+        {
+            return Box::pin(ready(Ok(refused.into_http())));
+        }
         request.extensions_mut().insert(ReceivedAt(Instant::now()));
         let answer = self.inner.call(request);
         // A request whose client is gone ends with its connection's task.
-        let task = AbortOnDropHandle::new(self.threads.spawn(answer));
+        let task = AbortOnDropHandle::new(self.threads.requests.spawn(answer));
         Box::pin(async move {
             task.await.unwrap_or_else(|_| {
                 Ok(status(Reason::Internal, "a request could not be handled; see the server's log").into_http())
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tower::{ServiceExt as _, service_fn};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_plan_without_a_place_is_refused_unread_and_other_methods_are_answered() {
+        let (threads, read) =
+            (CapacityThreads::start(&Arc::default()).expect("threads start"), Arc::<AtomicUsize>::default());
+        let counter = Arc::clone(&read);
+        let inner = service_fn(move |_request: Request<Body>| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            async { Ok(Response::new(Body::empty())) }
+        });
+        let service = OnRequestThreads::new(inner, threads.clone());
+        let call = async |path: &str| {
+            let request = Request::builder().uri(path).body(Body::empty()).expect("a request");
+            let response = service.clone().oneshot(request).await.expect("no request fails");
+            response.headers().get("grpc-status").map(|code| code.to_str().unwrap_or_default().to_owned())
+        };
+        let places: Vec<_> = std::iter::from_fn(|| threads.admit().ok()).collect();
+        assert_eq!(call(PLAN_CLUSTER).await.as_deref(), Some("8"), "RESOURCE_EXHAUSTED");
+        assert_eq!(read.load(Ordering::Relaxed), 0);
+        assert_eq!(call("/fleetwright.v1.CapacityService/ReleaseHold").await, None);
+        drop(places);
+        assert_eq!(call(PLAN_CLUSTER).await, None);
+        assert_eq!(read.load(Ordering::Relaxed), 2);
     }
 }

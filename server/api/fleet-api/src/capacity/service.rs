@@ -1,7 +1,5 @@
 //! The methods of the API: each reads its request, and has it answered.
 
-use std::sync::Arc;
-
 use fleetwright_proto::v1;
 use fleetwright_rpc::v1::capacity_service_server::{CapacityService, CapacityServiceServer};
 use model::ClusterName;
@@ -37,7 +35,7 @@ impl CapacityApi {
     }
 
     pub fn service(self) -> OnRequestThreads<CapacityServiceServer<Self>> {
-        let threads = Arc::clone(&self.threads.requests);
+        let threads = self.threads.clone();
         OnRequestThreads::new(CapacityServiceServer::new(self), threads)
     }
 }

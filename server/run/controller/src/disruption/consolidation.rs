@@ -382,7 +382,7 @@ pub(crate) fn disruption_facts(
         catalogue: ctx.offerings.mask_catalogue(state.launch_catalogue(pool), Probing::Excluded, ctx.now),
         closed: ctx.launch_block(&pool.name),
         keeps_nodes: disruption.backoff.until(&pool.name, ctx.now).is_some()
-            || ctx.guardrails.pool_removal_block(&ctx.cluster, &pool.name, CONSOLIDATION.removal).is_some(),
+            || ctx.guardrails.pool_removal_block(&ctx.cluster, &pool.name, RemovalReason::Underutilized).is_some(),
     };
     let pools = state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
     // Other clusters need not wait while the input is built.

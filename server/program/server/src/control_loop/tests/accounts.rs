@@ -1,7 +1,7 @@
 //! Two accounts and regions in one process, on one store, with one lease owner.
 
-use controller::guardrails::{Bound, Freeze, GuardrailSettings, RateLimitRule};
 use controller::RegionEvent;
+use controller::guardrails::{Bound, Freeze, GuardrailSettings, RateLimitRule};
 use model::MicroUsd;
 use store::counters::CounterValues;
 
