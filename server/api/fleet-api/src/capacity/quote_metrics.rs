@@ -1,4 +1,4 @@
-//! What this process counts of quotes.
+//! What this process counts of quotes, and of plans that it has no place for.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -13,11 +13,13 @@ pub static QUOTES: LazyLock<QuoteMetrics> = LazyLock::new(QuoteMetrics::default)
 pub struct QuoteMetrics {
     answered: Histogram,
     failed: Counter,
+    /// Requests for plans that were refused unread.
+    pub(super) refused_plans: Counter,
 }
 
 impl Default for QuoteMetrics {
     fn default() -> Self {
-        Self { answered: Histogram::default(), failed: Counter::new() }
+        Self { answered: Histogram::default(), failed: Counter::new(), refused_plans: Counter::new() }
     }
 }
 
@@ -40,6 +42,10 @@ impl QuoteMetrics {
             self.failed.family(
                 "fleetwright_quotes_failed_total",
                 "Requests for quotes that were not answered: invalid, above a rate limit, or too many at one time.",
+            ),
+            self.refused_plans.family(
+                "fleetwright_plans_refused_total",
+                "Requests for plans that were refused unread, because as many plans and quotes were in progress as this replica makes at one time.",
             ),
         ]
     }

@@ -15,6 +15,7 @@ use tonic::server::NamedService;
 use tower::Service;
 
 use super::deadline::ReceivedAt;
+use super::quote_metrics::QUOTES;
 use super::threads::CapacityThreads;
 use crate::background_runtime::BackgroundRuntime;
 use api_messages::errors::{Reason, status};
@@ -70,6 +71,7 @@ where
         if request.uri().path() == PLAN_CLUSTER
             && let Err(refused) = self.threads.admit()
         {
+            QUOTES.refused_plans.add(1);
             return Box::pin(ready(Ok(refused.into_http())));
         }
         request.extensions_mut().insert(ReceivedAt(Instant::now()));
@@ -111,6 +113,8 @@ mod tests {
         let places: Vec<_> = std::iter::from_fn(|| threads.admit().ok()).collect();
         assert_eq!(call(PLAN_CLUSTER).await.as_deref(), Some("8"), "RESOURCE_EXHAUSTED");
         assert_eq!(read.load(Ordering::Relaxed), 0);
+        let counted = metrics::series(QUOTES.families());
+        assert!(counted.contains(&"fleetwright_plans_refused_total 1".to_owned()), "{counted:?}");
         assert_eq!(call("/fleetwright.v1.CapacityService/ReleaseHold").await, None);
         drop(places);
         assert_eq!(call(PLAN_CLUSTER).await, None);
