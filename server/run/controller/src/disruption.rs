@@ -45,6 +45,7 @@ pub mod selection;
 pub(crate) mod settings;
 mod taken_room;
 
+pub(crate) use execution::disruption_view;
 pub(crate) use methods::expiration::expiry_of;
 pub(crate) use methods::repair::repair_of;
 pub(crate) use notices::Notices;

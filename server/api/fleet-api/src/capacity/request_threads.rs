@@ -17,25 +17,10 @@ use tower::Service;
 use super::deadline::ReceivedAt;
 use super::quote_metrics::QUOTES;
 use super::threads::CapacityThreads;
-use crate::background_runtime::BackgroundRuntime;
 use api_messages::errors::{Reason, status};
-
-/// Requests that are read at one time.
-const THREADS: usize = 2;
-
-/// Added to the niceness of the threads: as much as that of the threads that answer quotes.
-const NICENESS: i32 = 5;
 
 /// Path of the method whose requests are the largest.
 const PLAN_CLUSTER: &str = "/fleetwright.v1.CapacityService/PlanCluster";
-
-/// Starts the threads.
-///
-/// # Errors
-/// A thread could not start.
-pub(super) fn start() -> std::io::Result<BackgroundRuntime> {
-    BackgroundRuntime::start("requests", THREADS, Some(NICENESS))
-}
 
 /// A gRPC service whose requests are read and handled on these threads.
 #[derive(Clone)]

@@ -20,7 +20,6 @@ use tracing::error;
 
 use super::estimates::Estimates;
 use super::known_facts::KnownFacts;
-use super::request_threads;
 use super::what_if::{WhatIfPlan, WhatIfResult};
 use super::worker::{AskedCluster, Job, Prepared, Worker};
 use crate::background_runtime::BackgroundRuntime;
@@ -33,6 +32,9 @@ const MOST_THREADS: usize = 4;
 /// Added to the niceness of the threads: a client waits for a quote, but less than pods wait for decisions, whose threads keep
 /// their priority. Planners have 10 and searches 19.
 const NICENESS: i32 = 5;
+
+/// Threads that read requests; their niceness is that of the threads of quotes.
+const REQUEST_THREADS: usize = 2;
 
 /// Added to the niceness of the threads beside those of quotes.
 const PREPARATION_NICENESS: i32 = 15;
@@ -89,7 +91,8 @@ impl CapacityThreads {
             queues.push(queue);
             long_queues.push(long_queue);
         }
-        let (places, requests) = (Arc::new(Semaphore::new(CONCURRENT)), Arc::new(request_threads::start()?));
+        let requests = BackgroundRuntime::start("requests", REQUEST_THREADS, Some(NICENESS))?;
+        let (places, requests) = (Arc::new(Semaphore::new(CONCURRENT)), Arc::new(requests));
         Ok(Self { queues: queues.into(), long_queues: long_queues.into(), known, places, requests })
     }
 

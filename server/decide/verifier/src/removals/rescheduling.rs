@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashSet;
 
-use model::removal::{RemovalInput, RemovalPlan, RemovalPod, ReplicaCount};
+use model::removal::{RemovalInput, RemovalPlan, RemovalPod, RemovalReason, ReplicaCount};
 use model::{NodeName, Text};
 
 use super::eviction::is_held_from_eviction;
@@ -20,13 +20,14 @@ pub(super) fn check_room(
 ) {
     let leaving: BTreeSet<&NodeName> = removals.iter().map(|removed| &removed.node.node).collect();
     let destinations: FxHashSet<&NodeName> = input.destinations.iter().filter(|to| !leaving.contains(to)).collect();
-    let judged = removals
-        .iter()
-        .filter(|removed| removed.voluntary_reason().is_some() || removed.removal.reason.requires_empty_node());
+    // The verifier's own list: the one that removals are made by may be wrong.
+    let is_empty = |reason| matches!(reason, RemovalReason::Empty | RemovalReason::HoldEnded);
+    let judged =
+        removals.iter().filter(|removed| removed.voluntary_reason().is_some() || is_empty(removed.removal.reason));
     for removed in judged {
         for pod in removed.node.pods.iter().filter(|pod| remains(pod)) {
             let key = &pod.key;
-            if removed.removal.reason.requires_empty_node() {
+            if is_empty(removed.removal.reason) {
                 findings.report_pod(RemovalRule::Room, removed.node, key, "runs on a node that is removed as empty");
                 continue;
             }

@@ -39,7 +39,7 @@ impl ClusterController {
         let plan_due = pending_plan_due(ctx, &self.provisioner, &self.state);
         let state = &self.state;
         self.disruption.drop_old_notices(|claim| state.claim(claim).is_some(), ctx.now);
-        let view = view_of(&self.state, &self.decisions, &self.disruption, ctx);
+        let view = disruption_view(&self.state, &self.decisions, &self.disruption, ctx);
         let Pass { proposals, held_by_budget, blocked_repairs } = self.disruption.reconcile(&view, interval, plan_due);
         self.status_reporter.replace_blocked_repairs(blocked_repairs);
         if plan_due.is_none() {
@@ -149,7 +149,7 @@ impl ClusterController {
         } else {
             selected_again(method, ctx, &self.decisions, &self.disruption, &self.state)
         };
-        let terms = method.drain_terms(&view_of(&self.state, &self.decisions, &self.disruption, ctx));
+        let terms = method.drain_terms(&disruption_view(&self.state, &self.decisions, &self.disruption, ctx));
         for removal in &decision.removals {
             if valid.contains(&removal.claim)
                 && self.step_view(ctx.now).may_remove(&removal.claim, method.reason(), ctx)
@@ -202,14 +202,15 @@ fn selected_again(
     state: &ClusterState,
 ) -> BTreeSet<ClaimName> {
     method
-        .select(&view_of(state, decisions, disruption, ctx))
+        .select(&disruption_view(state, decisions, disruption, ctx))
         .removals
         .into_iter()
         .map(|removal| removal.claim)
         .collect()
 }
 
-fn view_of<'v>(
+/// What the methods of disruption read, and what reports of nodes judge by.
+pub(crate) fn disruption_view<'v>(
     state: &'v ClusterState,
     decisions: &DecisionQueue,
     disruption: &Disruption,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::context::Context;
 use crate::disruption::candidates::{Candidate, Candidates};
+use crate::disruption::disruption_view;
 use crate::disruption::method::DisruptionView;
 use crate::guardrails;
 use crate::step_view::StepView;
@@ -35,16 +36,7 @@ pub(super) struct LiveBlocks<'r, 'c> {
 
 impl<'r> ClusterBlocks<'r> {
     pub(super) fn new(step: &'r StepView<'r>, ctx: &Context<'_>) -> Self {
-        let state = step.state;
-        let view = DisruptionView {
-            being_removed: step.decisions.claims_being_removed(),
-            max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
-            move_interval: ctx.settings.consolidation.move_interval,
-            feature_gates: ctx.settings.feature_gates,
-            backoff: step.disruption.backoff.clone(),
-            maintenance: step.disruption.maintenance(),
-            ..DisruptionView::of(state, ctx.now)
-        };
+        let (state, view) = (step.state, disruption_view(step.state, step.decisions, step.disruption, ctx));
         Self { candidates: Candidates::collect(&view), view, waiting_move: state.moved_pod_without_room() }
     }
 }

@@ -5,10 +5,12 @@
 
 use super::fixture::{Fixture, real, snapshot};
 use crate::disruption::settings::RepairMode;
+use crate::node_report::ReportedNode;
 use crate::{DisruptionSettings, FeatureGates};
 use cluster::testing::{bound_to, node, pod, pool_with, text};
 use cluster::{ClusterSnapshot, NodeRecord, UnmetCondition};
 use model::disruption_policy::BudgetLimit;
+use model::removal::RemovalReason;
 use model::{Millis, Timestamp};
 
 const DUE: i64 = 30 * 60_000;
@@ -50,6 +52,27 @@ fn a_budget_blocks_a_voluntary_repair() {
     let mut world = world(RepairMode::Voluntary, BudgetLimit::Nodes(0));
     world.run_to(2 * DUE);
     assert_eq!((world.done.launches.len(), drains(&world)), (0, vec![]));
+}
+
+#[test]
+fn the_report_of_a_node_judges_it_by_the_way_in_which_it_is_repaired() {
+    let reasons = |repair| {
+        let mut world = world(repair, BudgetLimit::Nodes(0));
+        world.run_to(10 * 60_000);
+        match world.controller.node_report(&text("c"), "n-m0").expect("the cluster is there").node {
+            ReportedNode::Present(node) => node.verdicts.iter().map(|verdict| verdict.reason).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (voluntary, forceful) = (reasons(RepairMode::Voluntary), reasons(RepairMode::Forceful));
+    assert!(
+        voluntary.contains(&RemovalReason::Repaired) && !voluntary.contains(&RemovalReason::Unhealthy),
+        "{voluntary:?}"
+    );
+    assert!(
+        forceful.contains(&RemovalReason::Unhealthy) && !forceful.contains(&RemovalReason::Repaired),
+        "{forceful:?}"
+    );
 }
 
 #[test]
