@@ -40,7 +40,7 @@ mod stored_lists;
 pub mod summaries;
 mod watches;
 
-pub(crate) use access::{Access, caller};
+pub(crate) use access::Access;
 pub use api::FleetApi;
 
 #[cfg(test)]

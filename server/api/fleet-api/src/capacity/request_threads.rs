@@ -1,6 +1,7 @@
 //! Threads that read requests for quotes and plans. A request may have some megabytes, whose reading takes a processor for
-//! tens of milliseconds: these threads give way to those of the connections, of which each serves many clients. A plan that
-//! has no place is refused unread.
+//! tens of milliseconds: these threads give way to those of the connections, of which each serves many clients. While
+//! this replica has no place for a plan, one is refused unread, also if another replica would make it: only the request names
+//! its cluster.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -76,9 +77,25 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use fleetwright_proto::DESCRIPTOR_SET;
+    use prost::Message as _;
+    use prost_types::FileDescriptorSet;
     use tower::{ServiceExt as _, service_fn};
 
     use super::*;
+
+    #[test]
+    fn the_path_of_plans_is_one_of_the_protocol() {
+        let set = FileDescriptorSet::decode(DESCRIPTOR_SET).expect("the protocol is readable");
+        let mut paths = set.file.iter().flat_map(|file| {
+            let methods = |service: &prost_types::ServiceDescriptorProto| {
+                let path = format!("/{}.{}/", file.package(), service.name());
+                service.method.iter().map(|method| format!("{path}{}", method.name())).collect::<Vec<_>>()
+            };
+            file.service.iter().flat_map(methods).collect::<Vec<_>>()
+        });
+        assert!(paths.any(|path| path == PLAN_CLUSTER));
+    }
 
     #[tokio::test]
     async fn a_plan_without_a_place_is_refused_unread_and_other_methods_are_answered() {

@@ -70,7 +70,8 @@ impl CapacityService for CapacityApi {
 
     async fn create_hold(&self, request: Request<v1::CreateHoldRequest>) -> Result<Response<v1::Hold>, Status> {
         self.limits.take(client(&request), clock::now())?;
-        let (caller, access, deadline) = (caller(&request), Access::of(&request)?, deadline::of(&request));
+        let (access, deadline) = (Access::of(&request)?, deadline::of(&request));
+        let caller = caller(&request, &access);
         let request = request.into_inner();
         let asked = holds::asked(&request)?;
         let cluster = self.cluster_of_hold(&request, asked, &caller, (&access, deadline)).await?;
@@ -78,12 +79,14 @@ impl CapacityService for CapacityApi {
     }
 
     async fn commit_hold(&self, request: Request<v1::CommitHoldRequest>) -> Result<Response<v1::Hold>, Status> {
-        let (caller, access) = (caller(&request), Access::of(&request)?);
+        let access = Access::of(&request)?;
+        let caller = caller(&request, &access);
         holds::commit(&*self.fleet.store, request.get_ref(), (&caller, &access)).await.map(Response::new)
     }
 
     async fn release_hold(&self, request: Request<v1::ReleaseHoldRequest>) -> Result<Response<v1::Hold>, Status> {
-        let (caller, access) = (caller(&request), Access::of(&request)?);
+        let access = Access::of(&request)?;
+        let caller = caller(&request, &access);
         holds::release(&*self.fleet.store, request.get_ref(), (&caller, &access)).await.map(Response::new)
     }
 }
@@ -92,8 +95,8 @@ fn client<T>(request: &Request<T>) -> Option<&Client> {
     request.extensions().get::<Client>()
 }
 
-fn caller<T>(request: &Request<T>) -> Caller {
-    Caller { name: crate::fleet::caller(request), client: client(request).cloned() }
+fn caller<T>(request: &Request<T>, access: &Access) -> Caller {
+    Caller { name: access.by.clone(), client: client(request).cloned() }
 }
 
 impl CapacityApi {

@@ -80,7 +80,7 @@ impl Access {
 }
 
 /// Who asks, for the audit log.
-pub(crate) fn caller<T>(request: &Request<T>) -> String {
+fn caller<T>(request: &Request<T>) -> String {
     let extensions = request.extensions();
     let client = extensions.get::<Client>().map(|client| client.name.as_str());
     let stated = request.metadata().get(caller::USER_KEY).and_then(|value| value.to_str().ok());
