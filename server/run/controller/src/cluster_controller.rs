@@ -94,8 +94,9 @@ impl ClusterController {
         self.connected && self.state.is_synced()
     }
 
-    /// What parts read.
-    pub(crate) fn step_view(&self, now: Timestamp) -> StepView<'_> {
+    /// What parts and reports read.
+    #[must_use]
+    pub fn step_view(&self, now: Timestamp) -> StepView<'_> {
         StepView {
             cluster: &self.cluster,
             uid: &self.uid,

@@ -94,6 +94,7 @@ pub use region_state::RegionState;
 pub use removal::Removal;
 pub use settings::{ClassFacts, ConsolidationSettings, FeatureGates, Settings};
 pub use status::{Condition, ConditionStatus, EventOrder, ObjectRef, StatusOrder, StatusPatch};
+pub use step_view::StepView;
 pub use view::{ClusterView, MachineView};
 
 #[cfg(test)]

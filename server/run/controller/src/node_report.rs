@@ -12,9 +12,7 @@ pub(crate) mod removed_nodes;
 mod verdicts;
 
 use std::cell::Cell;
-use std::sync::Arc;
 
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::cost_view::CpuAndMemory;
 use crate::nodeclaim::unusable_reason;
@@ -111,18 +109,19 @@ pub(crate) struct NodeBlocks {
     pub verdicts: Vec<Verdict>,
 }
 
-impl ClusterController {
+impl StepView<'_> {
     /// Why the Node of this name, or the Node of the NodeClaim of this name, is there, or why it went.
     #[must_use]
-    pub fn node_report(&self, name: &str, now: Timestamp) -> NodeReport {
-        let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
-        let ctx = Context::new((self.cluster.clone(), self.uid.clone()), &region, &locked, &mut effects, now);
+    pub fn node_report(&self, name: &str) -> NodeReport {
+        let (locked, mut effects) = (Cell::new(false), Vec::new());
+        let of = (self.cluster.clone(), self.uid.clone());
+        let ctx = Context::new(of, self.region, &locked, &mut effects, self.now);
         let by_claim = || self.state.node_of_claim(&ClaimName::from(name));
         let node = match self.state.node(&NodeName::from(name)).or_else(by_claim) {
-            Some(node) => ReportedNode::Present(Box::new(present_node(node, &self.step_view(now), &ctx))),
-            None => absent_node(name, &self.history.removed_nodes, &self.step_view(now)),
+            Some(node) => ReportedNode::Present(Box::new(present_node(node, self, &ctx))),
+            None => absent_node(name, &self.history.removed_nodes, self),
         };
-        NodeReport { at: now, node }
+        NodeReport { at: self.now, node }
     }
 }
 

@@ -8,7 +8,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::guardrails::Mode;
 use crate::step_view::StepView;
@@ -107,23 +106,30 @@ impl PlanningFacts {
     }
 }
 
-impl ClusterController {
+impl StepView<'_> {
     /// What a plan outside of the control loop is made from now.
     ///
     /// # Errors
     /// Nothing is known of the cluster, or what `known` names still holds.
-    pub fn planning_facts(&self, known: Option<&FactsKey>, now: Timestamp) -> Result<PlanningFacts, NoFacts> {
+    pub fn planning_facts(&self, known: Option<&FactsKey>) -> Result<PlanningFacts, NoFacts> {
         if !self.is_ready() {
             return Err(NoFacts::NotSynced);
         }
-        let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
-        let ctx = Context::new((self.cluster.clone(), self.uid.clone()), &region, &locked, &mut effects, now);
-        let key = facts_key(&ctx, &self.step_view(ctx.now));
+        let (locked, mut effects) = (Cell::new(false), Vec::new());
+        let of = (self.cluster.clone(), self.uid.clone());
+        let ctx = Context::new(of, self.region, &locked, &mut effects, self.now);
+        let key = facts_key(&ctx, self);
         if known == Some(&key) {
             return Err(NoFacts::Unchanged);
         }
         let price_date = self.state.pools().find_map(|record| record.meta.price_date.clone());
-        Ok(PlanningFacts { key, state: self.state.snapshot(), policy: ctx.settings.policy.clone(), price_date, now })
+        Ok(PlanningFacts {
+            key,
+            state: self.state.snapshot(),
+            policy: ctx.settings.policy.clone(),
+            price_date,
+            now: self.now,
+        })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::cluster_controller::ClusterController;
 use crate::cost_view::CpuAndMemory;
 use crate::decision::{Decision, DecisionId};
 use crate::step_view::StepView;
@@ -50,26 +49,25 @@ pub struct PodDecision {
 /// Most names of an answer about an unknown pod.
 const NAMES_SHOWN: usize = 10_000;
 
-impl ClusterController {
+impl StepView<'_> {
     /// Where the pod `key` is, or why it has no place.
     #[must_use]
-    pub fn pod_report(&self, key: &PodKey, now: Timestamp) -> PodReport {
-        let view = self.step_view(now);
+    pub fn pod_report(&self, key: &PodKey) -> PodReport {
         let Some(pod) = self.state.pod(key) else {
             let same = self.state.pods().filter(|pod| pod.key.namespace == key.namespace);
             let names = same.map(|pod| pod.key.name.clone()).take(NAMES_SHOWN).collect();
-            return PodReport { at: now, pod: ReportedPod::Unknown(names) };
+            return PodReport { at: self.now, pod: ReportedPod::Unknown(names) };
         };
         let decision = self.decisions.recent().find_map(|decision| about(decision, key));
         let pod = match &pod.node {
             Some(node) => ReportedPod::Bound { node: node.clone(), decision },
             None => ReportedPod::Pending {
-                reasons: waits(pod, &view),
-                pod: Box::new(pending_pod_report(pod, &view)),
+                reasons: waits(pod, self),
+                pod: Box::new(pending_pod_report(pod, self)),
                 decision,
             },
         };
-        PodReport { at: now, pod }
+        PodReport { at: self.now, pod }
     }
 }
 

@@ -18,49 +18,54 @@ use model::{ClaimName, ClusterName, Text, Timestamp};
 /// The observed state of the cluster, and the parts that others read, at one time. A part that reads it changes only
 /// itself.
 #[derive(Clone, Copy)]
-pub(crate) struct StepView<'v> {
-    pub cluster: &'v ClusterName,
-    pub uid: &'v Text,
-    pub connected: bool,
-    pub unsynced_since: Option<Timestamp>,
-    pub state: &'v CopyOnWrite<ClusterState>,
-    pub claims: &'v NodeClaims,
-    pub gc: &'v GarbageCollector,
-    pub recovery: &'v PendingRecovery,
-    pub guardrails: &'v ClusterGuardrails,
-    pub decisions: &'v DecisionQueue,
-    pub disruption: &'v Disruption,
-    pub holds: &'v Holds,
-    pub history: &'v History,
-    pub provisioner: &'v Provisioner,
-    pub node_classes: &'v NodeClassResolver,
-    pub region: &'v RegionState,
-    pub now: Timestamp,
+pub struct StepView<'v> {
+    pub(crate) cluster: &'v ClusterName,
+    pub(crate) uid: &'v Text,
+    pub(crate) connected: bool,
+    pub(crate) unsynced_since: Option<Timestamp>,
+    pub(crate) state: &'v CopyOnWrite<ClusterState>,
+    pub(crate) claims: &'v NodeClaims,
+    pub(crate) gc: &'v GarbageCollector,
+    pub(crate) recovery: &'v PendingRecovery,
+    pub(crate) guardrails: &'v ClusterGuardrails,
+    pub(crate) decisions: &'v DecisionQueue,
+    pub(crate) disruption: &'v Disruption,
+    pub(crate) holds: &'v Holds,
+    pub(crate) history: &'v History,
+    pub(crate) provisioner: &'v Provisioner,
+    pub(crate) node_classes: &'v NodeClassResolver,
+    pub(crate) region: &'v RegionState,
+    pub(crate) now: Timestamp,
 }
 
 impl<'v> StepView<'v> {
-    pub fn settings(&self) -> &'v Settings {
+    pub(crate) fn settings(&self) -> &'v Settings {
         self.region.settings()
     }
 
     /// Whether decisions are allowed: the agent is connected and the state synced.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.connected && self.state.is_synced()
     }
 
     /// Whether statuses may be written: not in quarantine, and not in shadow mode.
-    pub fn may_report_status(&self) -> bool {
+    pub(crate) fn may_report_status(&self) -> bool {
         !self.guardrails.is_quarantined() && !self.settings().is_shadow(self.cluster)
     }
 
     /// What holds a removal of `claim` for `reason`; the first in order of precedence.
-    pub fn removal_block(&self, claim: &ClaimName, reason: RemovalReason, guardrails: &Guardrails) -> Option<Block> {
+    pub(crate) fn removal_block(
+        &self,
+        claim: &ClaimName,
+        reason: RemovalReason,
+        guardrails: &Guardrails,
+    ) -> Option<Block> {
         let of_pool = || self.pool_removal_block(claim, reason, guardrails);
         guardrails.removal_block(&self.settings().guardrails, self.cluster).or_else(of_pool)
     }
 
     /// What holds a removal of `claim` for `reason` as one from its NodePool.
-    pub fn pool_removal_block(
+    pub(crate) fn pool_removal_block(
         &self,
         claim: &ClaimName,
         reason: RemovalReason,
@@ -71,7 +76,7 @@ impl<'v> StepView<'v> {
     }
 
     /// What the guardrails hold back, and why.
-    pub fn guardrails_view(&self, guardrails: &Guardrails) -> GuardrailsView {
+    pub(crate) fn guardrails_view(&self, guardrails: &Guardrails) -> GuardrailsView {
         let (settings, suspicion) = (self.settings(), self.gc.suspicion());
         let suspicion = suspicion.map(|suspicion| (Text::from(suspicion.loss.to_string()), suspicion.since));
         GuardrailsView {
@@ -82,7 +87,7 @@ impl<'v> StepView<'v> {
     }
 
     /// The decision that removes the machine, as far as this process knows.
-    pub fn removal_origin_of(&self, claim: &ClaimName) -> Origin {
+    pub(crate) fn removal_origin_of(&self, claim: &ClaimName) -> Origin {
         self.claims.get(claim).map(ManagedClaim::removal_origin).unwrap_or_default()
     }
 }

@@ -178,15 +178,15 @@ impl SynchronousController {
     }
 
     pub fn view(&self, cluster: &ClusterName) -> Option<ClusterView> {
-        self.clusters.get(cluster).map(|controller| controller.view(self.now))
+        self.clusters.get(cluster).map(|controller| controller.step_view(self.now).cluster_view())
     }
 
     pub fn pod_report(&self, cluster: &ClusterName, pod: &PodKey) -> Option<PodReport> {
-        self.clusters.get(cluster).map(|controller| controller.pod_report(pod, self.now))
+        self.clusters.get(cluster).map(|controller| controller.step_view(self.now).pod_report(pod))
     }
 
     pub fn node_report(&self, cluster: &ClusterName, node: &str) -> Option<NodeReport> {
-        self.clusters.get(cluster).map(|controller| controller.node_report(node, self.now))
+        self.clusters.get(cluster).map(|controller| controller.step_view(self.now).node_report(node))
     }
 
     pub fn state(&self, cluster: &ClusterName) -> Option<&ClusterState> {

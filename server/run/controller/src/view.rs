@@ -81,16 +81,14 @@ impl ClusterView {
     }
 }
 
-impl ClusterController {
-    /// The view of the cluster at `now`.
+impl StepView<'_> {
+    /// The view of the cluster, as it is published.
     #[must_use]
-    pub fn view(&self, now: Timestamp) -> ClusterView {
-        let region = Arc::clone(&self.region);
-        let guardrails = region.lock_guardrails(now);
-        let step = self.step_view(now);
-        let (shown, pools) = (step.guardrails_view(&guardrails), pools_view(&guardrails, &step));
+    pub fn cluster_view(&self) -> ClusterView {
+        let guardrails = self.region.lock_guardrails(self.now);
+        let (shown, pools) = (self.guardrails_view(&guardrails), pools_view(&guardrails, self));
         drop(guardrails);
-        ClusterView { pools, ..view_of(region.offerings().counts().0, shown, &step) }
+        ClusterView { pools, ..view_of(self.region.offerings().counts().0, shown, self) }
     }
 
     /// The observed state as it is now, which is copied at its next change while it is held.
@@ -98,7 +96,9 @@ impl ClusterController {
     pub fn observed_state(&self) -> Arc<ClusterState> {
         self.state.snapshot()
     }
+}
 
+impl ClusterController {
     /// Fingerprint of the view; changes whenever the view does.
     pub(crate) fn view_fingerprint(&mut self) -> impl PartialEq + use<> {
         let stages = self.claims.stage_fingerprint();

@@ -6,14 +6,10 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use cluster::ClusterState;
 use controller::executor::{Command, CommandId, Executor, Operation, Outcome};
-use controller::node_report::NodeReport;
-use controller::planning_facts::{FactsKey, NoFacts, PlanningFacts};
-use controller::pod_report::PodReport;
 use controller::unavailable_offerings::PROBE_LEASE;
-use controller::{ClusterController, ClusterView, Effect, Event, RegionState};
-use model::{ClusterName, PodKey, Text, Timestamp};
+use controller::{ClusterController, Effect, Event, RegionState, StepView};
+use model::{ClusterName, Text, Timestamp};
 use rustc_hash::FxHasher;
 use tracing::{debug, warn};
 
@@ -110,35 +106,10 @@ impl OwnedCluster {
         self.controller.is_outdated()
     }
 
+    /// What reports read.
     #[must_use]
-    pub fn view(&self, now: Timestamp) -> ClusterView {
-        self.controller.view(now)
-    }
-
-    /// Why a node is there, or why it went.
-    #[must_use]
-    pub fn node_report(&self, node: &str, now: Timestamp) -> NodeReport {
-        self.controller.node_report(node, now)
-    }
-
-    /// Where a pod is, or why it has no place.
-    #[must_use]
-    pub fn pod_report(&self, pod: &PodKey, now: Timestamp) -> PodReport {
-        self.controller.pod_report(pod, now)
-    }
-
-    /// What a plan outside of the control loop is made from now.
-    ///
-    /// # Errors
-    /// Nothing is known of the cluster, or what `known` names still holds.
-    pub fn planning_facts(&self, known: Option<&FactsKey>, now: Timestamp) -> Result<PlanningFacts, NoFacts> {
-        self.controller.planning_facts(known, now)
-    }
-
-    /// The observed state as it is now, which is copied at its next change while it is held.
-    #[must_use]
-    pub fn state(&self) -> Arc<ClusterState> {
-        self.controller.observed_state()
+    pub fn step_view(&self, now: Timestamp) -> StepView<'_> {
+        self.controller.step_view(now)
     }
 
     #[must_use]

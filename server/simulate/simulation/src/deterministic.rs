@@ -348,7 +348,7 @@ impl Simulation {
     fn view_of_first(&self, now: Timestamp) -> Option<ClusterView> {
         let name = &self.sim_clusters.first()?.name;
         let mut servers = self.processes.iter().filter_map(|process| process.server.as_ref());
-        Some(servers.find_map(|server| server.replica.cluster(name))?.view(now))
+        Some(servers.find_map(|server| server.replica.cluster(name))?.step_view(now).cluster_view())
     }
 }
 

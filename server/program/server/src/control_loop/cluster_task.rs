@@ -207,12 +207,12 @@ impl ClusterTask {
     fn answer(&self, subject: Subject) {
         let now = clock::now();
         match subject {
-            Subject::Node { name, answer } => drop(answer.send(self.cluster.node_report(&name, now))),
-            Subject::Pod { key, answer } => drop(answer.send(self.cluster.pod_report(&key, now))),
+            Subject::Node { name, answer } => drop(answer.send(self.cluster.step_view(now).node_report(&name))),
+            Subject::Pod { key, answer } => drop(answer.send(self.cluster.step_view(now).pod_report(&key))),
             Subject::Planning { known, answer } => {
-                drop(answer.send(self.cluster.planning_facts(known.as_deref(), now)));
+                drop(answer.send(self.cluster.step_view(now).planning_facts(known.as_deref())));
             }
-            Subject::State { answer } => drop(answer.send(self.cluster.state())),
+            Subject::State { answer } => drop(answer.send(self.cluster.step_view(now).observed_state())),
         }
     }
 
@@ -303,7 +303,7 @@ impl ClusterTask {
         let timer = StepTimer::begin("view");
         let (now, at) = (clock::now(), Instant::now());
         (self.publish_at, self.last_view) = (None, Some(at));
-        let view = Some(Box::new((self.cluster.view(now), self.owner())));
+        let view = Some(Box::new((self.cluster.step_view(now).cluster_view(), self.owner())));
         // The receiver is gone once the process stops.
         let _sent = self.context.views.send(ViewUpdate::new(self.name.clone(), view, now));
         timer.end(&self.context.latencies.step_times);

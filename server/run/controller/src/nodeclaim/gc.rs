@@ -18,6 +18,7 @@ use super::{LaunchState, ListedInstance, Listing, ManagedClaim, StageKind, Termi
 use crate::cluster_controller::ClusterController;
 use crate::context::Context;
 use crate::copy_on_write::CopyOnWrite;
+use crate::disruption::DecisionQueue;
 use crate::guardrails::ClusterGuardrails;
 use crate::guardrails::removal::BlockCause;
 use crate::guardrails::removal_gate::{admit_orphan_removal, may_have_hidden_node, most_nodes_vanished};
@@ -70,7 +71,11 @@ impl ClusterController {
         }
         release_blocks(&mut self.guardrails, &self.claims, &self.gc, &self.region);
         for (orphan, since, in_use) in found.orphans {
-            self.collect_orphan(&orphan, since, in_use, ctx);
+            if in_use {
+                adopt_orphan(&orphan, since, ctx, &mut self.claims, &mut self.gc, &mut self.state);
+            } else {
+                terminate_orphan(&orphan, ctx, &mut self.gc, &self.claims, &self.decisions);
+            }
         }
         if trusted {
             let due =
@@ -79,16 +84,20 @@ impl ClusterController {
             self.terminate_deleted_by_hand(due, &deleted, &TerminationReason::ClaimRemoved, ctx);
         }
     }
+}
 
-    /// Adopts an orphaned instance that may be in use, so that it is drained, and terminates another one.
-    fn collect_orphan(&mut self, orphan: &ListedInstance, since: Timestamp, in_use: bool, ctx: &mut Context<'_>) {
-        if in_use {
-            adopt_orphan(orphan, since, ctx, &mut self.claims, &mut self.gc, &mut self.state);
-        } else if admit_orphan_removal(&orphan.claim, ctx, &self.claims, &self.decisions) {
-            let (claim, provider_id) = (orphan.claim.clone(), orphan.provider_id.clone());
-            self.gc.record_termination(provider_id.clone());
-            ctx.call(ClusterCall::Terminate { cluster_uid: ctx.uid.clone(), claim, provider_id });
-        }
+/// Terminates an orphaned instance that is not in use, unless its limit holds it.
+fn terminate_orphan(
+    orphan: &ListedInstance,
+    ctx: &mut Context<'_>,
+    gc: &mut GarbageCollector,
+    claims: &NodeClaims,
+    decisions: &DecisionQueue,
+) {
+    if admit_orphan_removal(&orphan.claim, ctx, claims, decisions) {
+        let (claim, provider_id) = (orphan.claim.clone(), orphan.provider_id.clone());
+        gc.record_termination(provider_id.clone());
+        ctx.call(ClusterCall::Terminate { cluster_uid: ctx.uid.clone(), claim, provider_id });
     }
 }
 

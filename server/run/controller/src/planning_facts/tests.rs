@@ -1,6 +1,6 @@
 use super::*;
 use crate::guardrails::Freeze;
-use crate::{Event, RegionEvent, RegionState, Settings};
+use crate::{ClusterController, Event, RegionEvent, RegionState, Settings};
 use cluster::testing::{claim, node, observe, pod, pool, text};
 use cluster::{ClusterSnapshot, Object, Observation};
 use model::ClusterName;
@@ -41,7 +41,7 @@ fn set_freezes(region: &RegionState, freezes: Vec<Freeze>) {
 }
 
 fn facts(controller: &ClusterController) -> PlanningFacts {
-    controller.planning_facts(None, at(2)).expect("the cluster is synced")
+    controller.step_view(at(2)).planning_facts(None).expect("the cluster is synced")
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn facts_make_the_input_of_a_plan_without_a_search() {
 fn facts_that_still_hold_are_not_taken_again_and_a_pod_changes_them() {
     let mut controller = controller(&region());
     let first = facts(&controller);
-    let again = |controller: &ClusterController| controller.planning_facts(Some(first.key()), at(9)).err();
+    let again = |controller: &ClusterController| controller.step_view(at(9)).planning_facts(Some(first.key())).err();
     assert_eq!(again(&controller), Some(NoFacts::Unchanged));
     observe(&mut controller.state, 9, [Object::Pod(pod("new", 100))]);
     assert_eq!(again(&controller), None);
@@ -66,7 +66,7 @@ fn facts_that_still_hold_are_not_taken_again_and_a_pod_changes_them() {
 fn nothing_is_known_of_a_cluster_without_its_agent() {
     let mut controller = controller(&region());
     controller.connected = false;
-    assert_eq!(controller.planning_facts(None, at(2)).err(), Some(NoFacts::NotSynced));
+    assert_eq!(controller.step_view(at(2)).planning_facts(None).err(), Some(NoFacts::NotSynced));
 }
 
 #[test]

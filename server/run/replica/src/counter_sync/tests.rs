@@ -111,7 +111,7 @@ fn breaker_reason_after(failed: i64) -> Option<String> {
     assert_eq!(replica.handle(Input::CounterSyncDue, Timestamp::from_millis(6_000)).len(), 1, "the next one follows");
     replica
         .cluster(&"blue".into())
-        .and_then(|cluster| cluster.view(Timestamp::from_millis(6_000)).guardrails.circuit_breaker)
+        .and_then(|cluster| cluster.step_view(Timestamp::from_millis(6_000)).cluster_view().guardrails.circuit_breaker)
         .map(|why| why.to_string())
 }
 

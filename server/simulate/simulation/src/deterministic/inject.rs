@@ -194,7 +194,9 @@ impl Simulation {
         for sim_cluster in 0..self.sim_clusters.len() {
             let name = &self.sim_clusters[sim_cluster].name;
             let servers = self.processes.iter().filter_map(|process| process.server.as_ref());
-            let views = servers.filter_map(|server| server.replica.cluster(name)).map(|cluster| cluster.view(now));
+            let views = servers
+                .filter_map(|server| server.replica.cluster(name))
+                .map(|cluster| cluster.step_view(now).cluster_view());
             let held = views.into_iter().any(|view| view.guardrails.quarantine.is_some());
             if held && self.sim_clusters[sim_cluster].agent_view_is_true(now) {
                 self.release_quarantine(sim_cluster);

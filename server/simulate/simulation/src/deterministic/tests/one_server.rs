@@ -179,7 +179,7 @@ fn every_kind_of_interruption_replaces_its_machine_and_loses_no_pod() {
 fn last_errors(simulation: &Simulation) -> Vec<String> {
     let servers = simulation.processes.iter().filter_map(|process| process.server.as_ref());
     let clusters = servers.flat_map(|server| server.replica.clusters());
-    clusters.filter_map(|(_, cluster)| cluster.view(simulation.events.now()).last_error).collect()
+    clusters.filter_map(|(_, cluster)| cluster.step_view(simulation.events.now()).cluster_view().last_error).collect()
 }
 
 #[test]
