@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use http::{Extensions, HeaderMap};
 use tokio::time::Instant;
-use tonic::Request;
+use tonic::{Request, Status};
+
+use api_messages::errors::{Reason, status};
 
 /// Deadline of a request that states none.
 const DEFAULT: Duration = Duration::from_secs(10);
@@ -17,9 +20,21 @@ pub(super) struct ReceivedAt(pub(super) Instant);
 
 /// The deadline of a request: its `grpc-timeout`, at most a minute, or ten seconds after it came.
 pub fn of<T>(request: &Request<T>) -> Instant {
-    let stated = request.metadata().get("grpc-timeout").and_then(|value| parse(value.to_str().ok()?));
-    let received = request.extensions().get().map_or_else(Instant::now, |ReceivedAt(at)| *at);
+    of_headers(request.metadata().as_ref(), request.extensions())
+}
+
+/// The same before the body of the request is read.
+pub(super) fn of_headers(headers: &HeaderMap, extensions: &Extensions) -> Instant {
+    let stated = headers.get("grpc-timeout").and_then(|value| parse(value.to_str().ok()?));
+    let received = extensions.get().map_or_else(Instant::now, |ReceivedAt(at)| *at);
     received + stated.unwrap_or(DEFAULT).min(LONGEST)
+}
+
+pub(super) fn late() -> Status {
+    status(
+        Reason::DeadlineExceeded,
+        "the answer was not there in time: name fewer clusters or pods, or allow more time",
+    )
 }
 
 /// The time of a `grpc-timeout`: at most eight digits, and a unit.

@@ -10,10 +10,10 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
-use super::pod_sets;
-use super::quotes::{late, of_replica};
+use super::quotes::of_replica;
 use super::service::CapacityApi;
 use super::what_if::{self, WhatIfError, WhatIfPlan};
+use super::{deadline, pod_sets};
 use crate::fleet::Access;
 use crate::fleet::directory::Source;
 use crate::fleet::lists::unanswered;
@@ -53,7 +53,7 @@ impl CapacityApi {
         let changes = what_if::changes(request.policy.as_ref(), request.catalogue.as_ref());
         let _place = self.threads.admit()?;
         let asked = timeout_at(deadline, self.fleet.questions.planning_facts(cluster.clone(), None)).await;
-        let facts = match asked.map_err(|_| late())? {
+        let facts = match asked.map_err(|_| deadline::late())? {
             Ok(Ok(facts)) => facts,
             Ok(Err(NoFacts::NotSynced | NoFacts::Unchanged)) => return Err(not_synced(cluster)),
             Err(_) => return Err(unanswered(cluster)),
@@ -64,7 +64,7 @@ impl CapacityApi {
         let (given_up, clock) = (CancellationToken::new(), deadline.into_std());
         let _gives_up = given_up.clone().drop_guard();
         let stop = Stop::when(move || given_up.is_cancelled() || std::time::Instant::now() >= clock);
-        let made = timeout_at(deadline, self.threads.plan(cluster, plan, stop)).await.map_err(|_| late())?;
+        let made = timeout_at(deadline, self.threads.plan(cluster, plan, stop)).await.map_err(|_| deadline::late())?;
         let made = made.map_err(|_| errors::status(Reason::Internal, "a plan failed; see the server's log"))?;
         let shown = made.map_err(|why| refused(&why))?;
         Ok(v1::PlanClusterResponse { plan: Some(shown.plan), observe_time: Some(timestamp(shown.at)) })
@@ -90,7 +90,7 @@ fn refused(why: &WhatIfError) -> Status {
             );
             errors::status(Reason::OutOfRange, message)
         }
-        WhatIfError::Stopped => late(),
+        WhatIfError::Stopped => deadline::late(),
         WhatIfError::Refused(message) => errors::status(Reason::Internal, message),
     }
 }

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Request, Status};
 use tracing::{debug, warn};
 
+use super::deadline;
 use super::service::CapacityApi;
 use super::worker::{AskedCluster, AskedFacts, Job, QuoteJob};
 use super::{encode, pod_sets};
@@ -167,7 +168,7 @@ impl CapacityApi {
         match timeout_at(deadline, answered).await {
             Ok(Ok(Some(quotes))) => Ok(quotes),
             Ok(Err(_)) => Err(errors::status(Reason::Internal, "a quote failed; see the server's log")),
-            Ok(Ok(None)) | Err(_) => Err(late()),
+            Ok(Ok(None)) | Err(_) => Err(deadline::late()),
         }
     }
 
@@ -252,14 +253,7 @@ fn answers(stated: i32) -> Result<usize, Status> {
 
 /// The error of another replica. A request whose deadline passes before the answer ends as cancelled.
 pub(super) fn of_replica(status: Status) -> Status {
-    if matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded) { late() } else { status }
-}
-
-pub(super) fn late() -> Status {
-    errors::status(
-        Reason::DeadlineExceeded,
-        "the answer was not there in time: name fewer clusters or pods, or allow more time",
-    )
+    if matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded) { deadline::late() } else { status }
 }
 
 #[cfg(test)]

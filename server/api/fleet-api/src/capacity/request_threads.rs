@@ -1,21 +1,22 @@
 //! Threads that read requests for quotes and plans. A request may have some megabytes, whose reading takes a processor for
-//! tens of milliseconds: these threads give way to those of the connections, of which each serves many clients. While
-//! this replica has no place for a plan, one is refused unread, also if another replica would make it: only the request names
-//! its cluster.
+//! tens of milliseconds: these threads give way to those of the connections, of which each serves many clients. Requests for
+//! plans, the largest, have threads of their own, and their deadline is kept by the thread of the connection, however many
+//! wait for these threads. While this replica has no place for a plan, one is refused unread, also if another replica would
+//! make it: only the request names its cluster.
 
 use std::convert::Infallible;
 use std::future::ready;
 use std::task::{Context, Poll};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
 
-use super::deadline::ReceivedAt;
+use super::deadline::{self, ReceivedAt};
 use super::quote_metrics::QUOTES;
 use super::threads::CapacityThreads;
 use api_messages::errors::{Reason, status};
@@ -54,26 +55,34 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        if request.uri().path() == PLAN_CLUSTER
-            && let Err(refused) = self.threads.admit()
-        {
+        let is_plan = request.uri().path() == PLAN_CLUSTER;
+        if is_plan && let Err(refused) = self.threads.admit() {
             QUOTES.refused_plans.add(1);
             return Box::pin(ready(Ok(refused.into_http())));
         }
         request.extensions_mut().insert(ReceivedAt(Instant::now()));
-        let answer = self.inner.call(request);
+        let deadline = is_plan.then(|| deadline::of_headers(request.headers(), request.extensions()));
+        let threads = if is_plan { &self.threads.plan_requests } else { &self.threads.requests };
         // A request whose client is gone ends with its connection's task.
-        let task = AbortOnDropHandle::new(self.threads.requests.spawn(answer));
-        Box::pin(async move {
-            task.await.unwrap_or_else(|_| {
+        let task = AbortOnDropHandle::new(threads.spawn(self.inner.call(request)));
+        let answer = task.map(|ended| {
+            ended.unwrap_or_else(|_| {
                 Ok(status(Reason::Internal, "a request could not be handled; see the server's log").into_http())
             })
-        })
+        });
+        match deadline {
+            Some(deadline) => Box::pin(async move {
+                timeout_at(deadline, answer).await.unwrap_or_else(|_| Ok(deadline::late().into_http()))
+            }),
+            // A hold that is being made is not abandoned.
+            None => Box::pin(answer),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -121,5 +130,16 @@ mod tests {
         drop(places);
         assert_eq!(call(PLAN_CLUSTER).await, None);
         assert_eq!(read.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plan_whose_request_is_not_read_in_time_ends_at_its_deadline() {
+        let threads = CapacityThreads::start(&Arc::default()).expect("threads start");
+        let inner = service_fn(|_request: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
+        let request = Request::builder().uri(PLAN_CLUSTER).header("grpc-timeout", "3S").body(Body::empty());
+        let begun = Instant::now();
+        let answer = OnRequestThreads::new(inner, threads).oneshot(request.expect("a request")).await;
+        assert_eq!(answer.expect("no request fails").headers()["grpc-status"], "4", "DEADLINE_EXCEEDED");
+        assert_eq!(begun.elapsed().as_secs(), 3);
     }
 }

@@ -22,22 +22,21 @@ use super::estimates::Estimates;
 use super::known_facts::KnownFacts;
 use super::what_if::{WhatIfPlan, WhatIfResult};
 use super::worker::{AskedCluster, Job, Prepared, Worker};
-use crate::background_runtime::BackgroundRuntime;
-use crate::background_runtime::lower_priority;
+use crate::background_runtime::{BackgroundRuntime, Priority, lower_priority};
 use api_messages::errors::{Reason, retry_after};
 
 /// Most threads; more than that would take memory for little.
 const MOST_THREADS: usize = 4;
 
-/// Added to the niceness of the threads: a client waits for a quote, but less than pods wait for decisions, whose threads keep
-/// their priority. Planners have 10 and searches 19.
-const NICENESS: i32 = 5;
+/// A client waits for a quote, but less than pods wait for decisions, whose threads keep their priority. Planners have a
+/// niceness of 10 and searches of 19.
+const QUOTES: Priority = Priority::Niceness(5);
 
-/// Threads that read requests; their niceness is that of the threads of quotes.
+/// Plans of clients and what is prepared before a quote asks for it: neither may delay another client by a time slice.
+const BESIDE_QUOTES: Priority = Priority::Idle;
+
+/// Threads that read requests for quotes and holds, and as many that read requests for plans.
 const REQUEST_THREADS: usize = 2;
-
-/// Added to the niceness of the threads beside those of quotes.
-const PREPARATION_NICENESS: i32 = 15;
 
 /// Requests in progress at one time.
 const CONCURRENT: usize = 16;
@@ -65,6 +64,7 @@ pub struct CapacityThreads {
     known: Arc<KnownFacts>,
     places: Arc<Semaphore>,
     pub(super) requests: Arc<BackgroundRuntime>,
+    pub(super) plan_requests: Arc<BackgroundRuntime>,
 }
 
 impl CapacityThreads {
@@ -83,17 +83,18 @@ impl CapacityThreads {
         for number in 0..threads {
             let (queue, jobs) = mpsc::channel();
             let worker = Worker::new(Arc::clone(estimates), Arc::clone(&known), Arc::clone(&settings));
-            start_thread(format!("quotes-{number}"), NICENESS, move || work(&jobs, worker))?;
+            start_thread(format!("quotes-{number}"), QUOTES, move || work(&jobs, worker))?;
             let (long_queue, long_jobs) = mpsc::channel();
             let (prepared, settings) = (queue.clone(), Arc::clone(&settings));
             let work = move || work_long(&long_jobs, &prepared, &settings);
-            start_thread(format!("prepare-{number}"), PREPARATION_NICENESS, work)?;
+            start_thread(format!("prepare-{number}"), BESIDE_QUOTES, work)?;
             queues.push(queue);
             long_queues.push(long_queue);
         }
-        let requests = BackgroundRuntime::start("requests", REQUEST_THREADS, Some(NICENESS))?;
-        let (places, requests) = (Arc::new(Semaphore::new(CONCURRENT)), Arc::new(requests));
-        Ok(Self { queues: queues.into(), long_queues: long_queues.into(), known, places, requests })
+        let requests = Arc::new(BackgroundRuntime::start("requests", REQUEST_THREADS, Some(QUOTES))?);
+        let plan_requests = Arc::new(BackgroundRuntime::start("plan-requests", REQUEST_THREADS, Some(BESIDE_QUOTES))?);
+        let places = Arc::new(Semaphore::new(CONCURRENT));
+        Ok(Self { queues: queues.into(), long_queues: long_queues.into(), known, places, requests, plan_requests })
     }
 
     /// The place of a request until it is dropped.
@@ -144,9 +145,9 @@ impl CapacityThreads {
     }
 }
 
-fn start_thread(name: String, niceness: i32, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+fn start_thread(name: String, priority: Priority, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().name(name).spawn(move || {
-        lower_priority(niceness);
+        lower_priority(priority);
         run();
     })?;
     Ok(())

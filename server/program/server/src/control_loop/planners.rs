@@ -22,15 +22,14 @@ use tracing::{debug, error, warn};
 use queue::{PlannerClass, Queue, Submission};
 
 use super::latency::Latencies;
-use fleet_api::background_runtime::lower_priority;
+use fleet_api::background_runtime::{Priority, lower_priority};
 use metrics::histogram::PLANS_FAILING_CHECK;
 
-/// Added to the niceness of planning threads: under contention they get about a tenth of a
-/// processor.
-const NICENESS: i32 = 10;
+/// Under contention, planning threads get about a tenth of a processor.
+const PLANNING: Priority = Priority::Niceness(10);
 
-/// The same of search threads: they take what planning threads leave.
-const SEARCH_NICENESS: i32 = 19;
+/// Search threads take what planning threads leave.
+const SEARCH: Priority = Priority::Niceness(19);
 
 /// Plans slower than this are logged.
 const SLOW_PLAN: Duration = Duration::from_secs(5);
@@ -78,10 +77,10 @@ impl PlannerThreads {
         let inline = (planning == PlanningMode::Inline).then_some(planner);
         if planning == PlanningMode::Threads {
             for (number, class) in classes.enumerate() {
-                shared.start_thread((format!("planner-{number}"), NICENESS, class), planner)?;
+                shared.start_thread((format!("planner-{number}"), PLANNING, class), planner)?;
             }
             for number in 0..search_threads(settings, processors) {
-                let worker = (format!("search-{number}"), SEARCH_NICENESS, PlannerClass::Any);
+                let worker = (format!("search-{number}"), SEARCH, PlannerClass::Any);
                 searches.start_thread(worker, planner)?;
             }
         }
@@ -129,12 +128,12 @@ impl Shared {
 
     fn start_thread(
         self: &Arc<Self>,
-        (name, niceness, class): (String, i32, PlannerClass),
+        (name, priority, class): (String, Priority, PlannerClass),
         planner: NewPlanner,
     ) -> std::io::Result<()> {
         let shared = Arc::clone(self);
         std::thread::Builder::new().name(name).spawn(move || {
-            lower_priority(niceness);
+            lower_priority(priority);
             shared.plan_until_closed(class, planner);
         })?;
         Ok(())
