@@ -58,6 +58,12 @@ const MAX_EXTRA_MEMORY: u64 = 512 << 20;
 /// Bound on the processor time that the server takes in the second that begins one second after the last client went away.
 const MAX_LATE_WORK: Duration = Duration::from_millis(300);
 
+/// Longest time from the deadline of a call to its end.
+const MAX_LATENESS: Duration = Duration::from_secs(1);
+
+/// Bound on the p99 of another client's calls, as a multiple of that before the attack.
+const SLOWER: u32 = 2;
+
 /// Largest additional latency of a NodeClaim.
 const LATER: Duration = Duration::from_secs(2);
 
@@ -213,6 +219,8 @@ struct Measured {
     /// Pods ordered before the attack and during it.
     usual: Vec<Duration>,
     later: Vec<Duration>,
+    /// Longest time by which a call of the attacker that does not give way ended after its deadline.
+    latest: Duration,
     /// Calls of the other client before the attack and during it.
     quiet: Vec<Duration>,
     busy: Vec<Duration>,
@@ -235,17 +243,18 @@ async fn attack(server: &RunningProcess, grpc: &str, http: &str, mut cluster: Ag
     let probe = Probe::start(http);
     let end = Instant::now() + Duration::from_secs(settings.seconds);
     let clients: Vec<_> =
-        (0..settings.clients).map(|client| tokio::spawn(ask_until(grpc.to_owned(), settings, client, end))).collect();
-    // On a thread of its own, so that it does not wait for the clients of this process.
-    let (address, reader) = (grpc.to_owned(), tokio::runtime::Builder::new_current_thread().enable_all().build());
-    let reader = std::thread::spawn(move || reader.expect("a runtime").block_on(read_until(address, end)));
+        (1..settings.clients).map(|client| tokio::spawn(ask_until(grpc.to_owned(), settings, client, end))).collect();
+    // Each on a thread of its own, so that it does not wait for the clients of this process.
+    let first = run_apart(ask_until(grpc.to_owned(), settings, 0, end));
+    let reader = run_apart(read_until(grpc.to_owned(), end));
     let memory = tokio::spawn(peak_until(server.id(), end));
     let mut later = Vec::new();
     while Instant::now() < end {
         later.push(order(&mut cluster, &mut orders).await);
     }
     later.sort_unstable();
-    let mut answers = Answers::default();
+    let mut answers = first.join().expect("a client");
+    let latest = answers.latest;
     for client in clients {
         answers.add(client.await.expect("a client"));
     }
@@ -253,7 +262,13 @@ async fn attack(server: &RunningProcess, grpc: &str, http: &str, mut cluster: Ag
     let late_work = late_work(server, grpc, settings).await;
     let (peak, health) = (memory.await.expect("samples"), probe.end());
     assert!(peak > 0, "the server has ended");
-    check_bounds(settings, &Measured { idle, peak, late_work, usual, later, quiet, busy, health }, &answers)
+    check_bounds(settings, &Measured { idle, peak, late_work, usual, later, latest, quiet, busy, health }, &answers)
+}
+
+/// Runs `task` on a thread that does not give way.
+fn run_apart<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> std::thread::JoinHandle<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    std::thread::spawn(move || runtime.block_on(task))
 }
 
 /// Asks for plans until `end`: accepted and refused ones, with and without patience.
@@ -395,7 +410,7 @@ fn at(all: &[Duration], percent: usize) -> Duration {
 }
 
 fn figures(settings: Settings, measured: &Measured, answers: &Answers) -> Vec<String> {
-    let Measured { idle, peak, late_work, usual, later, quiet, busy, health } = measured;
+    let Measured { idle, peak, late_work, usual, later, latest, quiet, busy, health } = measured;
     vec![
         format!(
             "{POD_SETS} pod sets of {} pods, {ACCEPTED_POOLS} or {} NodePools, {} clients, {} s: answers {:?}, {} clients gone",
@@ -409,7 +424,10 @@ fn figures(settings: Settings, measured: &Measured, answers: &Answers) -> Vec<St
             at(busy, 99),
             busy.len()
         ),
-        format!("longest time by which a call ended after its deadline of {DEADLINE:?}: {:?}", answers.latest),
+        format!(
+            "longest time by which a call ended after its deadline of {DEADLINE:?}: {latest:?}, of clients that give way {:?}",
+            answers.latest
+        ),
         format!("processor time from 1 to 2 s after the client went away: {late_work:?}"),
         format!(
             "pod ordered, before: median {:?}; during: median {:?}, at worst {:?} of {}",
@@ -442,6 +460,12 @@ fn check_bounds(settings: Settings, measured: &Measured, answers: &Answers) -> O
     }
     if measured.late_work > MAX_LATE_WORK {
         late.push(format!("the server worked for {:?} when nobody waited any more", measured.late_work));
+    }
+    if measured.latest > MAX_LATENESS {
+        late.push(format!("a call ended {:?} after its deadline", measured.latest));
+    }
+    if at(&measured.busy, 99) > at(&measured.quiet, 99) * SLOWER {
+        late.push(format!("calls of another client took more than {SLOWER} times as long as before"));
     }
     if at(&measured.later, 100) > at(&measured.usual, 50) + LATER {
         late.push(format!("a pod was ordered {LATER:?} later than usual"));
