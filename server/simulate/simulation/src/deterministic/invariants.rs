@@ -218,11 +218,12 @@ impl Simulation {
         }
     }
 
-    /// A drain takes as long as PodDisruptionBudgets require; whether it ends is checked at rest.
+    /// A drain takes as long as PodDisruptionBudgets require; whether it ends is checked at rest. While a cluster has no Node,
+    /// the removal gate holds its removals: an agent that reports none is not believed.
     fn check_unclaimed(&mut self) {
         let now = self.events.now();
         let mut unclaimed = self.unclaimed();
-        unclaimed.retain(|(cluster, instance)| !self.is_being_drained(cluster, instance));
+        unclaimed.retain(|(cluster, instance)| self.has_nodes(cluster) && !self.is_being_drained(cluster, instance));
         self.history.unclaimed.retain(|id, _| unclaimed.iter().any(|(_, instance)| instance == id));
         for (cluster, instance) in unclaimed {
             let since = *self.history.unclaimed.entry(instance.clone()).or_insert(now);
@@ -230,6 +231,11 @@ impl Simulation {
                 self.violations.insert(Violation::Unclaimed { cluster, instance });
             }
         }
+    }
+
+    fn has_nodes(&self, cluster: &ClusterName) -> bool {
+        let sim_cluster = self.sim_clusters.iter().find(|sim_cluster| sim_cluster.name == *cluster);
+        sim_cluster.is_none_or(|sim_cluster| sim_cluster.cluster.nodes().next().is_some())
     }
 
     fn is_being_drained(&self, cluster: &ClusterName, instance: &Text) -> bool {

@@ -21,7 +21,7 @@ pub enum Violation {
         cluster: ClusterName,
         claim: ClaimName,
     },
-    /// An instance ran for long without a NodeClaim and without being drained.
+    /// An instance ran for long without a NodeClaim and without being drained, in a cluster with Nodes.
     Unclaimed {
         cluster: ClusterName,
         instance: Text,
